@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every difference between kernels, in one place. Each shim names the change it bridges and when it
+ * may go.
+ */
+#ifndef TKS_COMPAT_BPF_H
+#define TKS_COMPAT_BPF_H
+
+/* What an iterator's segments are, whatever the kernel numbers them. */
+enum tks_iter { TKS_ITER_UBUF = 1, TKS_ITER_IOVEC, TKS_ITER_KVEC, TKS_ITER_BVEC, TKS_ITER_OTHER };
+
+/*
+ * 5.14 (8cd54c1c8480, "iov_iter: separate direction from flavour"): `type`, flavour bits with the
+ * direction in bit 0, became `iter_type`, an enum. May go with 5.10.
+ */
+struct iov_iter___v510 {
+	unsigned int type;
+} __attribute__((preserve_access_index));
+
+/* 6.4 (de4f5fed3f23, "iov_iter: add iter_iovec() helper"): `iov` became `__iov`. May go with 6.1.
+ */
+struct iov_iter___v61 {
+	const struct iovec *iov;
+} __attribute__((preserve_access_index));
+
+/* 6.0 (fcb14cb1bdac, "new iov_iter flavour - ITER_UBUF"): renumbered since, so it is asked for by
+ * name. */
+struct iov_iter___ubuf {
+	void *ubuf;
+} __attribute__((preserve_access_index));
+
+/* The flavours' numbers before 5.14. */
+enum { TKS_V510_IOVEC = 4, TKS_V510_KVEC = 8, TKS_V510_BVEC = 16 };
+
+static __always_inline enum tks_iter iter_kind(const struct iov_iter *it)
+{
+	if (bpf_core_field_exists(it->iter_type)) {
+		__u8 type = BPF_CORE_READ(it, iter_type);
+
+		if (bpf_core_enum_value_exists(enum iter_type, ITER_UBUF) &&
+		    type == bpf_core_enum_value(enum iter_type, ITER_UBUF))
+			return TKS_ITER_UBUF;
+		if (type == bpf_core_enum_value(enum iter_type, ITER_IOVEC))
+			return TKS_ITER_IOVEC;
+		if (type == bpf_core_enum_value(enum iter_type, ITER_KVEC))
+			return TKS_ITER_KVEC;
+		if (type == bpf_core_enum_value(enum iter_type, ITER_BVEC))
+			return TKS_ITER_BVEC;
+		return TKS_ITER_OTHER;
+	}
+	switch (BPF_CORE_READ((const struct iov_iter___v510 *)it, type) & ~1U) {
+	case TKS_V510_IOVEC:
+		return TKS_ITER_IOVEC;
+	case TKS_V510_KVEC:
+		return TKS_ITER_KVEC;
+	case TKS_V510_BVEC:
+		return TKS_ITER_BVEC;
+	default:
+		return TKS_ITER_OTHER;
+	}
+}
+
+/* The address of the first segment's descriptor, or of the bytes themselves for UBUF. */
+static __always_inline __u64 iter_base(const struct iov_iter *it, enum tks_iter kind)
+{
+	if (kind == TKS_ITER_UBUF)
+		return (__u64)BPF_CORE_READ((const struct iov_iter___ubuf *)it, ubuf);
+	if (kind == TKS_ITER_KVEC)
+		return (__u64)BPF_CORE_READ(it, kvec);
+	if (kind == TKS_ITER_BVEC)
+		return (__u64)BPF_CORE_READ(it, bvec);
+	if (bpf_core_field_exists(it->__iov))
+		return (__u64)BPF_CORE_READ(it, __iov);
+	return (__u64)BPF_CORE_READ((const struct iov_iter___v61 *)it, iov);
+}
+
+/*
+ * x86-64 keeps these two behind KASLR in variables; a page's address follows from them
+ * (asm/page_64.h,
+ * __page_address with SPARSEMEM_VMEMMAP). Weak: absent elsewhere, and then pages are not readable.
+ */
+extern const void page_offset_base __ksym __weak;
+extern const void vmemmap_base __ksym __weak;
+
+static __always_inline __u64 page_address_of(__u64 page)
+{
+	__u64 base = 0, map = 0;
+
+	if (!&page_offset_base || !&vmemmap_base)
+		return 0;
+	bpf_probe_read_kernel(&base, sizeof(base), &page_offset_base);
+	bpf_probe_read_kernel(&map, sizeof(map), &vmemmap_base);
+	if (!base || !map || page < map)
+		return 0;
+	return base + ((page - map) / bpf_core_type_size(struct page) << 12);
+}
+
+#endif

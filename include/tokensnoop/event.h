@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Events: what the pipeline eats. They come from ring records (event.c) or from packet files
+ * (pcap_in.c); from here on nobody knows which.
+ */
+#ifndef TOKENSNOOP_EVENT_H
+#define TOKENSNOOP_EVENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum tks_event_kind {
+	TKS_EV_OPEN = 1, /* the connection was seen being established: tx_seq and rx_seq number its
+			    first bytes */
+	TKS_EV_DATA = 2,
+	TKS_EV_FIN = 3, /* direction dir ends after what was sent before */
+	TKS_EV_CLOSE = 4, /* nothing more will come; err tells a reset (ECONNRESET, EPIPE, ...) from
+			     a clean end (0) */
+};
+
+/* Seen from the traced host's socket (in packet files: from the server). */
+enum tks_dir { TKS_RX = 0, TKS_TX = 1 };
+
+enum tks_role { TKS_ROLE_UNKNOWN = 0, TKS_ROLE_SERVER = 1, TKS_ROLE_CLIENT = 2 };
+
+struct tks_endpoint {
+	uint16_t family; /* AF_INET, AF_INET6 */
+	uint16_t port; /* host byte order */
+	uint8_t addr[16]; /* network byte order; the first four bytes for AF_INET */
+};
+
+struct tks_process {
+	uint32_t pid; /* 0: not known */
+	uint32_t tid;
+	uint64_t cgroup; /* cgroup v2 id; 0: not known */
+	char comm[16]; /* always terminated */
+};
+
+struct tks_event {
+	enum tks_event_kind kind;
+	enum tks_dir dir; /* DATA, FIN */
+	enum tks_role role; /* OPEN; for other kinds a hint, or unknown */
+	uint64_t ts_ns; /* when the boundary was crossed */
+	uint64_t ret_ns; /* DATA, TX: return of the send, else 0 */
+	uint64_t conn; /* the connection's key: socket cookie, or a number of the packet reader's;
+			  never 0 */
+	uint32_t netns;
+	struct tks_endpoint local, peer;
+	struct tks_process proc;
+	uint32_t seq; /* DATA: sequence number of the first byte; FIN: of the byte that would come
+			 next */
+	uint32_t tx_seq,
+		rx_seq; /* OPEN; CLOSE: next to be sent and to be received, where seq_known */
+	bool seq_known; /* CLOSE: tx_seq and rx_seq are valid */
+	bool unsure; /* DATA: which bytes were accepted is not known: a gap */
+	uint32_t len; /* DATA: bytes of the stream */
+	uint32_t cap; /* DATA: of which data holds the first cap */
+	const uint8_t *data; /* valid during the call only */
+	uint32_t lost; /* records of this connection lost so far, cumulative */
+	uint32_t err; /* CLOSE */
+};
+
+struct tks_rec;
+
+/*
+ * Decodes one ring record of size bytes. 0, or -EBADMSG when sizes contradict each other or a field
+ * is out of its range (the record is then to be counted and skipped), -ENOENT for a kind that
+ * carries no event. ev->data points into rec.
+ */
+int tks_event_decode(const void *rec, size_t size, struct tks_event *ev);
+
+/*
+ * Writes "ADDR:PORT", IPv6 in brackets (v4-mapped shown as IPv4), into buf of at least
+ * TKS_ENDPOINT_STR bytes; returns buf.
+ */
+enum { TKS_ENDPOINT_STR = 56 };
+char *tks_endpoint_str(const struct tks_endpoint *ep, char *buf);
+
+#endif

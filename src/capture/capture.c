@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Opening, polling and closing the capture, with the hooks that the trial found (hooks.c).
+ */
+#include "capture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "cgroup.h"
+#include "hooks.h"
+#include "priv.h"
+#include "tokensnoop.skel.h"
+
+enum { RING_DEFAULT = 16 << 20 };
+
+struct tks_capture {
+	struct tokensnoop_bpf *skel;
+	struct ring_buffer *ring;
+	int stats_fd;
+	char hooks[128];
+	tks_record_fn fn;
+	void *fn_ctx;
+};
+
+static int cgroup_filter(const char *path, uint64_t *id, uint32_t *level, char *why, size_t len)
+{
+	int err = tks_cgroup_id(path, id, level);
+
+	if (err == -EOPNOTSUPP)
+		snprintf(why, len, "--cgroup needs cgroup v2, which is not mounted here");
+	else if (err)
+		snprintf(why, len, "--cgroup %s: not a directory of the cgroup v2 tree", path);
+	return err;
+}
+
+static int set_filters(struct tokensnoop_bpf *skel, const struct tks_capture_config *cfg, char *why,
+		       size_t len)
+{
+	skel->rodata->cfg_nports = cfg->nports;
+	for (uint32_t i = 0; i < cfg->nports; i++)
+		skel->rodata->cfg_ports[i] = cfg->ports[i];
+	skel->rodata->cfg_all = cfg->all;
+	skel->rodata->cfg_pid = cfg->pid;
+	if (cfg->comm) {
+		char comm[TKS_COMM_LEN] = "";
+
+		snprintf(comm, sizeof(comm), "%s", cfg->comm);
+		memcpy((void *)skel->rodata->cfg_comm, comm, sizeof(comm));
+		skel->rodata->cfg_comm_on = true;
+	}
+	if (cfg->cgroup) {
+		uint64_t id;
+		uint32_t level;
+		int err = cgroup_filter(cfg->cgroup, &id, &level, why, len);
+
+		if (err)
+			return err;
+		skel->rodata->cfg_cgroup = id;
+		skel->rodata->cfg_cgroup_level = level;
+	}
+	return 0;
+}
+
+/* The first hook a point that works, and what the set of them needs. */
+static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *spec, char *why,
+		  size_t len)
+{
+	struct tks_trial trials[TKS_TRIALS];
+	const struct tks_trial *failed[TKS_POINTS] = { NULL };
+
+	tks_hooks_try(trials, false, cfg->force_send);
+	for (size_t i = 0; i < TKS_TRIALS; i++) {
+		enum tks_point p = tks_hooks[i].point;
+
+		if (trials[i].works && !spec->hooks[p]) {
+			spec->hooks[p] = &tks_hooks[i];
+			spec->compat |= trials[i].compat;
+		} else if (trials[i].tried && !failed[p]) {
+			failed[p] = &trials[i];
+		}
+	}
+	for (int p = 0; p < TKS_POINTS; p++) {
+		if (spec->hooks[p])
+			continue;
+		snprintf(why, len, "no %s hook works here: %s (see tokensnoop doctor)",
+			 tks_point_names[p],
+			 failed[p] ? failed[p]->reason : "none has the name that was forced");
+		return failed[p] && failed[p]->err == -EPERM ? -EPERM : -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static void name_hooks(struct tks_capture *c, const struct tks_open_spec *spec)
+{
+	size_t n = 0;
+
+	for (int p = 0; p < TKS_POINTS; p++)
+		n += snprintf(c->hooks + n, sizeof(c->hooks) - n, "%s%s=%s", p ? " " : "",
+			      tks_point_names[p], spec->hooks[p]->name);
+}
+
+static int on_record(void *ctx, void *data, size_t size)
+{
+	struct tks_capture *c = ctx;
+
+	if (c->fn)
+		c->fn(c->fn_ctx, data, size);
+	return 0;
+}
+
+static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
+		const struct tks_open_spec *spec, char *why, size_t len)
+{
+	const char *which = NULL;
+	int err;
+
+	c->skel = tks_hooks_open(spec);
+	if (!c->skel)
+		return -errno;
+	err = set_filters(c->skel, cfg, why, len);
+	if (err)
+		return err;
+	err = tokensnoop_bpf__load(c->skel);
+	if (err) {
+		snprintf(why, len, "loading the BPF programs: %s", strerror(-err));
+		return err;
+	}
+	c->ring = ring_buffer__new(bpf_map__fd(c->skel->maps.ring), on_record, c, NULL);
+	if (!c->ring)
+		return -errno;
+	c->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	err = tks_hooks_attach(c->skel, &which);
+	if (err)
+		snprintf(why, len, "attaching %s: %s", which, strerror(-err));
+	return err;
+}
+
+int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **cap, char *why,
+		     size_t len)
+{
+	struct tks_open_spec spec = { .ring_bytes = cfg->ring_bytes ? cfg->ring_bytes
+								    : RING_DEFAULT };
+	struct tks_capture *c;
+	int err;
+
+	why[0] = 0;
+	if (tks_missing_caps(why, len))
+		return -EPERM;
+	if (tks_no_btf(why, len))
+		return -EOPNOTSUPP;
+	err = choose(cfg, &spec, why, len);
+	if (err)
+		return err;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->stats_fd = -1;
+	name_hooks(c, &spec);
+	err = load(c, cfg, &spec, why, len);
+	if (err) {
+		if (!why[0])
+			snprintf(why, len, "%s", strerror(-err));
+		tks_capture_close(c);
+		return err;
+	}
+	*cap = c;
+	return 0;
+}
+
+void tks_capture_close(struct tks_capture *c)
+{
+	if (!c)
+		return;
+	if (c->stats_fd >= 0)
+		close(c->stats_fd);
+	ring_buffer__free(c->ring);
+	tokensnoop_bpf__destroy(c->skel);
+	free(c);
+}
+
+const char *tks_capture_hooks(const struct tks_capture *c)
+{
+	return c->hooks;
+}
+
+int tks_capture_fd(const struct tks_capture *c)
+{
+	return ring_buffer__epoll_fd(c->ring);
+}
+
+int tks_capture_poll(struct tks_capture *c, int timeout_ms, tks_record_fn fn, void *ctx)
+{
+	struct epoll_event ev;
+	int n;
+
+	c->fn = fn;
+	c->fn_ctx = ctx;
+	/* ring_buffer__poll would drain only a ring that woke us; most records come without a
+	 * wakeup. */
+	if (timeout_ms && epoll_wait(ring_buffer__epoll_fd(c->ring), &ev, 1, timeout_ms) < 0)
+		return -errno;
+	n = ring_buffer__consume(c->ring);
+	c->fn = NULL;
+	return n;
+}
+
+void tks_capture_verdict(struct tks_capture *c, uint64_t cookie, enum tks_verdict v)
+{
+	int fd = bpf_map__fd(c->skel->maps.conns);
+	struct {
+		uint8_t verdict, admitted, role, pad;
+	} value;
+
+	/* A verdict on a connection that has closed meanwhile must not bring its entry back. */
+	if (bpf_map_lookup_elem(fd, &cookie, &value))
+		return;
+	value.verdict = v;
+	bpf_map_update_elem(fd, &cookie, &value, BPF_EXIST);
+}
+
+static void prog_cost(struct tokensnoop_bpf *skel, struct tks_capture_counters *out)
+{
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, skel->obj)
+	{
+		struct bpf_prog_info info = {};
+		__u32 len = sizeof(info);
+
+		if (!bpf_program__autoload(prog) ||
+		    bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len))
+			continue;
+		out->prog_runs += info.run_cnt;
+		out->prog_ns += info.run_time_ns;
+		out->misses += info.recursion_misses;
+	}
+}
+
+void tks_capture_counters(struct tks_capture *c, struct tks_capture_counters *out)
+{
+	int cpus = libbpf_num_possible_cpus();
+	uint64_t *v;
+
+	memset(out, 0, sizeof(*out));
+	out->stats_on = c->stats_fd >= 0;
+	prog_cost(c->skel, out);
+	v = cpus > 0 ? calloc(cpus, sizeof(*v)) : NULL;
+	if (!v)
+		return;
+	for (uint32_t i = 0; i < TKS_LOSS_MAX; i++) {
+		if (bpf_map_lookup_elem(bpf_map__fd(c->skel->maps.losses), &i, v))
+			continue;
+		for (int cpu = 0; cpu < cpus; cpu++)
+			out->losses[i] += v[cpu];
+	}
+	free(v);
+}

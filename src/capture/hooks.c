@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The hook table, and finding out by trying: a hook exists if its own programs load and attach here
+ * and now. No version is looked at. Kernels with the same version number differ in what they permit
+ * (fentry refused with EPERM, kprobes compiled out), and lists of symbols show what is there, not
+ * what may be used.
+ */
+#include "hooks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "cgroup.h"
+#include "priv.h"
+#include "tokensnoop.skel.h"
+
+static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", NULL };
+static const char *const tp_progs[] = { "tx_tp", "tx_tpret", NULL };
+static const char *const kprobe_progs[] = { "tx_kprobe", "tx_kret", NULL };
+static const char *const syscall_progs[] = {
+	"sc_write",    "sc_write_r",	"sc_sendto",   "sc_sendto_r",
+	"sc_writev",   "sc_writev_r",	"sc_sendmsg",  "sc_sendmsg_r",
+	"sc_sendmmsg", "sc_sendmmsg_r", "sc_sendfile", "sc_sendfile_r",
+	NULL
+};
+static const char *const recv_progs[] = { "rx_skb", NULL };
+static const char *const conn_progs[] = { "conn_state", NULL };
+
+const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn" };
+
+const struct tks_hook tks_hooks[TKS_TRIALS] = {
+	{ TKS_POINT_SEND, "fentry", "tcp_sendmsg_locked, entry and return (5.5)", fentry_progs,
+	  true },
+	{ TKS_POINT_SEND, "tp_btf", "tcp_sendmsg_locked (6.16) and sock_send_length", tp_progs,
+	  true },
+	{ TKS_POINT_SEND, "kprobe", "tcp_sendmsg_locked, entry and return", kprobe_progs, false },
+	{ TKS_POINT_SEND, "syscall", "write, writev, send* (blind to io_uring, splice)",
+	  syscall_progs, false },
+	{ TKS_POINT_RECV, "cgroup_skb", "ingress at the root of cgroup v2", recv_progs, true },
+	{ TKS_POINT_CONN, "tp_btf", "inet_sock_set_state", conn_progs, true },
+};
+
+static bool hook_has(const struct tks_hook *h, const char *prog)
+{
+	if (!h)
+		return false;
+	for (const char *const *p = h->progs; *p; p++) {
+		if (!strcmp(*p, prog))
+			return true;
+	}
+	return false;
+}
+
+static bool spec_has(const struct tks_open_spec *spec, const char *prog)
+{
+	for (int i = 0; i < TKS_POINTS; i++) {
+		if (hook_has(spec->hooks[i], prog))
+			return true;
+	}
+	return false;
+}
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	(void)level;
+	(void)fmt;
+	(void)args;
+	return 0;
+}
+
+struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
+{
+	const struct tks_hook *send = spec->hooks[TKS_POINT_SEND];
+	int cpus = libbpf_num_possible_cpus();
+	struct tokensnoop_bpf *skel;
+	struct bpf_program *prog;
+
+	/* Its words are for developers; ours are made from errno and the verifier's log. */
+	libbpf_set_print(quiet);
+	skel = tokensnoop_bpf__open();
+	if (!skel)
+		return NULL;
+	bpf_object__for_each_program(prog, skel->obj)
+		bpf_program__set_autoload(prog, spec_has(spec, bpf_program__name(prog)));
+	skel->rodata->cfg_cookie_helper = !spec->compat;
+	skel->rodata->cfg_task_storage = !spec->compat;
+	skel->rodata->cfg_make_cookies = spec->compat || (send && !send->sees_cookies);
+	skel->rodata->cfg_wake_bytes = spec->ring_bytes / 8;
+	skel->rodata->cfg_self = getpid();
+	bpf_map__set_autocreate(skel->maps.inflight_task, !spec->compat);
+	bpf_map__set_autocreate(skel->maps.inflight_hash, spec->compat);
+	bpf_map__set_max_entries(skel->maps.ring, spec->ring_bytes);
+	bpf_map__set_max_entries(skel->maps.send_scratches, cpus > 0 ? cpus : 1);
+	bpf_map__set_max_entries(skel->maps.recv_scratches, cpus > 0 ? cpus : 1);
+	return skel;
+}
+
+static struct bpf_link *attach_cgroup(struct bpf_program *prog)
+{
+	char root[256];
+	struct bpf_link *link;
+	int fd;
+
+	if (tks_cgroup2_mount(root, sizeof(root))) {
+		errno = ENOENT;
+		return NULL;
+	}
+	fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	link = bpf_program__attach_cgroup(prog, fd);
+	close(fd);
+	return link;
+}
+
+static struct bpf_link **link_slot(struct tokensnoop_bpf *skel, const char *name)
+{
+	struct bpf_object_skeleton *s = skel->skeleton;
+
+	for (int i = 0; i < s->prog_cnt; i++) {
+		if (!strcmp(s->progs[i].name, name))
+			return s->progs[i].link;
+	}
+	return NULL;
+}
+
+int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which)
+{
+	struct bpf_program *prog;
+	struct bpf_link *link;
+
+	bpf_object__for_each_program(prog, skel->obj)
+	{
+		if (!bpf_program__autoload(prog))
+			continue;
+		*which = bpf_program__name(prog);
+		if (bpf_program__type(prog) == BPF_PROG_TYPE_CGROUP_SKB)
+			link = attach_cgroup(prog);
+		else
+			link = bpf_program__attach(prog);
+		if (!link)
+			return -errno;
+		*link_slot(skel, *which) = link;
+	}
+	*which = NULL;
+	return 0;
+}
+
+/* The verifier's last word that is not its statistics. */
+static void last_line(const char *log, char *out, size_t len)
+{
+	size_t end = strlen(log), begin;
+
+	out[0] = 0;
+	while (end) {
+		while (end && log[end - 1] == '\n')
+			end--;
+		begin = end;
+		while (begin && log[begin - 1] != '\n')
+			begin--;
+		if (end > begin && strncmp(log + begin, "processed ", 10)) {
+			snprintf(out, len, "%.*s", (int)(end - begin), log + begin);
+			return;
+		}
+		end = begin;
+	}
+}
+
+static void explain(struct tks_trial *t, const char *log)
+{
+	char line[160];
+
+	last_line(log, line, sizeof(line));
+	if (t->err == -EPERM && tks_missing_caps(t->reason, sizeof(t->reason)))
+		return;
+	if (line[0])
+		snprintf(t->reason, sizeof(t->reason), "%s: %s", strerror(-t->err), line);
+	else if (t->err == -EPERM)
+		snprintf(t->reason, sizeof(t->reason),
+			 "refused by this kernel (built or locked down without it)");
+	else if (t->err == -ENOENT && access("/sys/kernel/tracing/events", F_OK) &&
+		 access("/sys/kernel/debug/tracing/events", F_OK))
+		snprintf(t->reason, sizeof(t->reason),
+			 "tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing");
+	else if (t->err == -ESRCH || t->err == -ENOENT)
+		snprintf(t->reason, sizeof(t->reason), "not in this kernel");
+	else
+		snprintf(t->reason, sizeof(t->reason), "%s", strerror(-t->err));
+}
+
+static void trial_log(struct tokensnoop_bpf *skel, char *log, size_t len)
+{
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, skel->obj)
+	{
+		if (bpf_program__autoload(prog))
+			bpf_program__set_log_buf(prog, log, len);
+	}
+}
+
+enum { TRIAL_LOG = 256 * 1024 };
+
+/* One try, with or without the newer abilities. */
+static int trial_once(const struct tks_hook *h, bool compat, struct tks_trial *t)
+{
+	struct tks_open_spec spec = { .compat = compat, .ring_bytes = 64 * 1024 };
+	struct tokensnoop_bpf *skel;
+	const char *which;
+	char *log;
+
+	log = calloc(1, TRIAL_LOG);
+	if (!log)
+		return t->err = -ENOMEM;
+	spec.hooks[h->point] = h;
+	skel = tks_hooks_open(&spec);
+	snprintf(t->step, sizeof(t->step), "load");
+	t->err = skel ? 0 : -errno;
+	if (skel) {
+		/* Nothing is wanted while it is only tried: no port is 0. */
+		skel->rodata->cfg_nports = 1;
+		trial_log(skel, log, TRIAL_LOG);
+		t->err = tokensnoop_bpf__load(skel);
+	}
+	if (skel && !t->err) {
+		snprintf(t->step, sizeof(t->step), "attach");
+		t->err = tks_hooks_attach(skel, &which);
+	}
+	if (t->err)
+		explain(t, log);
+	tokensnoop_bpf__destroy(skel);
+	free(log);
+	return t->err;
+}
+
+static void trial(const struct tks_hook *h, struct tks_trial *t)
+{
+	struct tks_trial again = *t;
+
+	t->tried = true;
+	if (!trial_once(h, false, t)) {
+		t->works = true;
+		return;
+	}
+	/* What failed the first time is the better reason, if both do. */
+	if (strcmp(t->step, "load") || trial_once(h, true, &again))
+		return;
+	t->err = 0;
+	t->reason[0] = 0;
+	t->works = t->compat = true;
+}
+
+size_t tks_hooks_try(struct tks_trial trials[TKS_TRIALS], bool all, const char *force_send)
+{
+	bool found[TKS_POINTS] = { false };
+
+	for (size_t i = 0; i < TKS_TRIALS; i++) {
+		const struct tks_hook *h = &tks_hooks[i];
+		struct tks_trial *t = &trials[i];
+
+		memset(t, 0, sizeof(*t));
+		t->point = tks_point_names[h->point];
+		t->hook = h->name;
+		t->what = h->what;
+		if (!all && (found[h->point] || (h->point == TKS_POINT_SEND && force_send &&
+						 strcmp(force_send, h->name))))
+			continue;
+		trial(h, t);
+		found[h->point] |= t->works;
+	}
+	return TKS_TRIALS;
+}

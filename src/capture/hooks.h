@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The hook table: each capture point's hooks, best first, and the programs that make each up. */
+#ifndef TKS_HOOKS_H
+#define TKS_HOOKS_H
+
+#include "capture.h"
+
+struct tokensnoop_bpf;
+
+struct tks_hook {
+	enum tks_point point;
+	const char *name, *what;
+	const char *const *progs; /* names in the BPF object, NULL at the end */
+	bool sees_cookies; /* its programs can make a socket cookie; else they only read it */
+};
+
+extern const struct tks_hook tks_hooks[TKS_TRIALS];
+extern const char *const tks_point_names[TKS_POINTS];
+
+/* How an object is opened for a set of hooks. */
+struct tks_open_spec {
+	const struct tks_hook *hooks[TKS_POINTS]; /* NULL: nothing at that point */
+	bool compat; /* without the abilities of 5.12 */
+	size_t ring_bytes;
+};
+
+/* Opens the object with exactly these hooks' programs on. NULL: errno is set. */
+struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec);
+
+/* Attaches every program that is on. 0, or a negative errno with the program's name in *which. */
+int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which);
+
+#endif

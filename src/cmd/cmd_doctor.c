@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * tokensnoop doctor: what this kernel and this user may do: each hook tried for real, the one that
+ * trace would take, and why not the others.
+ */
+#include "cmd.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "capture.h"
+#include "cgroup.h"
+#include "opts.h"
+#include "priv.h"
+
+static void preconditions(FILE *out, bool *ok)
+{
+	char text[400];
+	struct utsname u;
+
+	uname(&u);
+	fprintf(out, "tokensnoop %s on Linux %s (%s)\n\n", TKS_VERSION, u.release, u.machine);
+	if (tks_missing_caps(text, sizeof(text)))
+		*ok = false;
+	else
+		strcpy(text, "yes");
+	fprintf(out, "privileges  %s\n", text);
+	if (tks_no_btf(text, sizeof(text)))
+		*ok = false;
+	else
+		strcpy(text, "yes");
+	fprintf(out, "BTF         %s\n", text);
+	if (tks_cgroup2_mount(text, sizeof(text))) {
+		*ok = false;
+		strcpy(text, "not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+	}
+	fprintf(out, "cgroup v2   %s\n\n", text);
+}
+
+static void print_trial(FILE *out, const struct tks_trial *t, bool chosen)
+{
+	fprintf(out, "%-5s %-11s %-9s %s\n", t->point, t->hook,
+		chosen	   ? "chosen"
+		: t->works ? "works"
+			   : "no",
+		t->what);
+	if (!t->works)
+		fprintf(out, "%-28s%s: %s\n", "", t->step, t->reason);
+	else if (t->compat)
+		fprintf(out, "%-28swithout task storage and cookies in tracing programs (5.12)\n",
+			"");
+}
+
+/* True when a hook of the trial's point works; prints all rows. */
+static bool print_trials(FILE *out, const struct tks_trial *trials, size_t n)
+{
+	const char *forced = getenv("TOKENSNOOP_HOOK_SEND");
+	const char *found[TKS_TRIALS], *points[TKS_TRIALS];
+	size_t nfound = 0, npoints = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct tks_trial *t = &trials[i];
+		bool first = !nfound || strcmp(found[nfound - 1], t->point);
+		bool allowed = !forced || strcmp(t->point, "send") || !strcmp(forced, t->hook);
+
+		if (!npoints || strcmp(points[npoints - 1], t->point))
+			points[npoints++] = t->point;
+		print_trial(out, t, t->works && first && allowed);
+		if (t->works && first && allowed)
+			found[nfound++] = t->point;
+	}
+	return nfound == npoints;
+}
+
+int tks_cmd_doctor(int argc, char **argv)
+{
+	static const struct tks_cmd_spec spec = {
+		.name = "doctor",
+		.synopsis = "",
+		.doc = "Tries every hook on this kernel, as this user, and says which ones trace would use\n"
+		       "and why not the others. Exit status 0 only if tracing can work, else 3.\n",
+	};
+	struct tks_trial trials[TKS_TRIALS];
+	struct tks_args args;
+	bool ok = true;
+	int status = tks_opts_begin(&spec, NULL, argc, argv, &args);
+
+	if (status >= 0)
+		return status;
+	preconditions(stdout, &ok);
+	if (ok)
+		ok = print_trials(stdout, trials, tks_hooks_try(trials, true, NULL));
+	printf("\n%s\n", ok ? "tracing can work here" : "tracing can't work here");
+	status = tks_output_status(tks_output_close(stdout));
+	return status ? status : ok ? TKS_EXIT_OK : TKS_EXIT_UNSUPPORTED;
+}

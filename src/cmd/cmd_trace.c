@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * tokensnoop trace: the live tracer. One thread: ring -> pipeline -> records and statistics ->
+ * reporter.
+ */
+#include "cmd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture.h"
+#include "cgroup.h"
+#include "opts.h"
+#include "tokensnoop/event.h"
+#include "tokensnoop/pipeline.h"
+#include "tokensnoop/report.h"
+
+enum {
+	TICK_MS = 50, /* the bound on the delay of live output, with what a turn takes */
+	MEMORY_LIMIT = 512 << 20, /* of the core: past it things are dropped, counted and flagged */
+};
+
+struct trace_config {
+	struct tks_filter_opts filter;
+	struct tks_capture_opts capture;
+	struct tks_output_opts output;
+};
+
+struct trace {
+	const struct trace_config *cfg;
+	struct tks_mem mem;
+	struct tks_capture *capture;
+	struct tks_pipeline *pipeline;
+	struct tks_stats *stats;
+	struct tks_report *report;
+	FILE *out;
+	struct tks_meta meta;
+	struct utsname uts;
+	uint64_t began_ns, bad_records;
+	int write_err; /* of the output, sticky */
+};
+
+/* The one thing that a signal handler may touch. */
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop_asked = 1;
+}
+
+static void catch_signals(void)
+{
+	/* Without SA_RESTART: the wait for records ends at once. */
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* --- callbacks --- */
+
+static void on_request(void *ctx, const struct tks_request *r)
+{
+	struct trace *t = ctx;
+	struct tks_request q = *r;
+
+	if (q.cgroup_id)
+		tks_cgroup_path(q.cgroup_id, q.cgroup, sizeof(q.cgroup));
+	if (t->cfg->output.slo.any)
+		q.slo_met = tks_slo_met(&t->cfg->output.slo, &q, NULL);
+	if (tks_stats_add(t->stats, &q))
+		t->meta.no_memory++;
+	if (!t->write_err)
+		t->write_err = tks_report_record(t->report, &q);
+}
+
+static void on_verdict(void *ctx, uint64_t conn, enum tks_verdict v)
+{
+	struct trace *t = ctx;
+
+	tks_capture_verdict(t->capture, conn, v);
+}
+
+static void on_record(void *ctx, const void *data, size_t size)
+{
+	struct trace *t = ctx;
+	struct tks_event ev;
+	int err = tks_event_decode(data, size, &ev);
+
+	if (err == -EBADMSG)
+		t->bad_records++;
+	if (!err)
+		tks_pipeline_feed(t->pipeline, &ev);
+}
+
+/* --- set-up --- */
+
+static void capture_config(const struct trace_config *cfg, struct tks_capture_config *cc)
+{
+	*cc = (struct tks_capture_config){
+		.nports = cfg->filter.ports.n,
+		.all = cfg->filter.all,
+		.pid = cfg->filter.pid,
+		.comm = cfg->filter.comm,
+		.cgroup = cfg->filter.cgroup,
+		.ring_bytes = (size_t)cfg->capture.ring_mb << 20,
+		/* Not an option: for tests, and for comparing hooks. */
+		.force_send = getenv("TOKENSNOOP_HOOK_SEND"),
+	};
+	memcpy(cc->ports, cfg->filter.ports.port, sizeof(cc->ports));
+}
+
+static int open_capture(struct trace *t)
+{
+	struct tks_capture_config cc;
+	char why[400];
+	int err;
+
+	capture_config(t->cfg, &cc);
+	if (cc.pid && kill((pid_t)cc.pid, 0) && errno == ESRCH) {
+		fprintf(stderr, "tokensnoop: --pid %u: there is no such process\n", cc.pid);
+		return TKS_EXIT_FAILED;
+	}
+	err = tks_capture_open(&cc, &t->capture, why, sizeof(why));
+	if (!err)
+		return TKS_EXIT_OK;
+	fprintf(stderr, "tokensnoop: %s\n", why);
+	if (err == -EPERM || err == -EOPNOTSUPP)
+		return TKS_EXIT_UNSUPPORTED;
+	return TKS_EXIT_FAILED;
+}
+
+static int open_core(struct trace *t)
+{
+	const struct tks_output_opts *o = &t->cfg->output;
+	struct tks_pipeline_config pc = {
+		.mem = &t->mem,
+		.boundary = TKS_B_SEND,
+		.client_side = t->cfg->filter.all,
+		.clock_offset_ns = t->meta.clock_offset_ns,
+		.on_request = on_request,
+		.on_verdict = on_verdict,
+		.ctx = t,
+	};
+	struct tks_report_config rc = {
+		.format = o->format,
+		.out = t->out,
+		.tokens = o->tokens,
+		.live = true,
+		.slo = o->slo.any,
+	};
+	int err;
+
+	t->pipeline = tks_pipeline_new(&pc, &err);
+	t->stats = tks_stats_new(&t->mem, o->slo.any ? &o->slo : NULL, o->include_flagged);
+	t->report = tks_report_new(&rc);
+	return t->pipeline && t->stats && t->report ? 0 : -ENOMEM;
+}
+
+static void begin_meta(struct trace *t)
+{
+	uint64_t wall = clock_ns(CLOCK_REALTIME);
+
+	uname(&t->uts);
+	t->began_ns = clock_ns(CLOCK_MONOTONIC);
+	t->meta = (struct tks_meta){
+		.version = TKS_VERSION,
+		.host = t->uts.nodename,
+		.kernel = t->uts.release,
+		.source = "live",
+		.hooks = "",
+		.start_unix_ns = (int64_t)wall,
+		.clock_offset_ns = (int64_t)(wall - t->began_ns),
+		.prog_runs = TKS_NULL,
+		.prog_ns = TKS_NULL,
+	};
+}
+
+/* --- running --- */
+
+/* A pipe whose reader has gone says so before anything is written. */
+static bool reader_gone(FILE *out)
+{
+	struct pollfd p = { .fd = fileno(out) };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP));
+}
+
+static bool over(const struct trace *t, uint64_t now)
+{
+	int64_t limit = t->cfg->capture.duration_ns;
+
+	return stop_asked || t->write_err || (limit && now - t->began_ns >= (uint64_t)limit);
+}
+
+static int run(struct trace *t)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	int n = 0;
+
+	while (!over(t, now)) {
+		n = tks_capture_poll(t->capture, TICK_MS, on_record, t);
+		if (n < 0 && n != -EINTR)
+			break;
+		n = 0;
+		now = clock_ns(CLOCK_MONOTONIC);
+		tks_pipeline_advance(t->pipeline, now);
+		if (!t->write_err)
+			t->write_err = tks_report_tick(t->report);
+		if (!t->write_err && reader_gone(t->out))
+			t->write_err = -EPIPE;
+	}
+	if (n)
+		fprintf(stderr, "tokensnoop: reading the ring buffer: %s\n", strerror(-n));
+	return n;
+}
+
+static void end_meta(struct trace *t)
+{
+	struct tks_pipeline_counters pc;
+	struct tks_capture_counters cc;
+	struct tks_meta *m = &t->meta;
+
+	tks_pipeline_counters(t->pipeline, &pc);
+	tks_capture_counters(t->capture, &cc);
+	m->hooks = tks_capture_hooks(t->capture);
+	m->duration_ns = (int64_t)(clock_ns(CLOCK_MONOTONIC) - t->began_ns);
+	m->cpu_ns = (int64_t)clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	if (cc.stats_on) {
+		m->prog_runs = (int64_t)cc.prog_runs;
+		m->prog_ns = (int64_t)cc.prog_ns;
+	}
+	m->events = (int64_t)pc.events;
+	m->connections = (int64_t)pc.connections;
+	m->evicted = (int64_t)pc.evicted;
+	m->lost_records = (int64_t)cc.losses[TKS_LOSS_RING_FULL];
+	m->lost_bytes = (int64_t)cc.losses[TKS_LOSS_RING_BYTES];
+	m->unreadable_bytes = (int64_t)cc.losses[TKS_LOSS_UNREADABLE];
+	m->conn_full = (int64_t)cc.losses[TKS_LOSS_CONN_FULL];
+	m->inflight_lost = (int64_t)(cc.losses[TKS_LOSS_INFLIGHT] + cc.misses);
+	m->no_memory += (int64_t)pc.no_memory;
+	m->bad_messages = (int64_t)(pc.bad_messages + t->bad_records);
+	m->encrypted = (int64_t)pc.encrypted;
+}
+
+/* Takes what the ring still holds, ends what is open, detaches. */
+static void wind_up(struct trace *t)
+{
+	tks_capture_poll(t->capture, 0, on_record, t);
+	tks_pipeline_finish(t->pipeline, clock_ns(CLOCK_MONOTONIC));
+	end_meta(t);
+}
+
+static int close_output(struct trace *t)
+{
+	const struct tks_output_opts *o = &t->cfg->output;
+	int err;
+
+	if (!t->write_err)
+		t->write_err = tks_report_close(t->report, &t->meta, t->stats);
+	if (o->format != TKS_FMT_TABLE || t->write_err)
+		tks_summary_print(stderr, &t->meta, t->stats, o->slo.any ? &o->slo : NULL);
+	err = tks_output_close(t->out);
+	t->out = NULL;
+	if (!t->write_err)
+		t->write_err = err;
+	if (t->write_err && t->write_err != -EPIPE)
+		fprintf(stderr, "tokensnoop: writing the output: %s\n", strerror(-t->write_err));
+	return tks_output_status(t->write_err);
+}
+
+static int trace(struct trace *t)
+{
+	int status, err;
+
+	t->out = tks_output_open(t->cfg->output.file);
+	if (!t->out) {
+		fprintf(stderr, "tokensnoop: %s: %s\n", t->cfg->output.file, strerror(errno));
+		return TKS_EXIT_FAILED;
+	}
+	status = open_capture(t);
+	if (status)
+		return status;
+	if (open_core(t)) {
+		fprintf(stderr, "tokensnoop: out of memory\n");
+		return TKS_EXIT_FAILED;
+	}
+	catch_signals();
+	fprintf(stderr, "tokensnoop: ready (%s)\n", tks_capture_hooks(t->capture));
+	err = run(t);
+	wind_up(t);
+	status = close_output(t);
+	return err ? TKS_EXIT_FAILED : status;
+}
+
+static void release(struct trace *t)
+{
+	tks_report_free(t->report);
+	tks_stats_free(t->stats);
+	tks_pipeline_free(t->pipeline);
+	tks_capture_close(t->capture);
+	if (t->out)
+		tks_output_close(t->out);
+}
+
+int tks_cmd_trace(int argc, char **argv)
+{
+	static const struct tks_opt_group groups[] = {
+		TKS_GROUP_FILTER(offsetof(struct trace_config, filter)),
+		TKS_GROUP_CAPTURE(offsetof(struct trace_config, capture)),
+		TKS_GROUP_OUTPUT(offsetof(struct trace_config, output)),
+	};
+	static const struct tks_cmd_spec spec = {
+		.name = "trace",
+		.synopsis = "[OPTIONS]",
+		.doc = "Traces LLM servers on this host: a line for each finished request, a summary at the end\n"
+		       "(Ctrl-C). Needs root or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; see tokensnoop doctor.\n",
+		.groups = groups,
+		.ngroups = sizeof(groups) / sizeof(groups[0]),
+	};
+	struct trace_config cfg = { .capture = TKS_CAPTURE_OPTS_DEFAULT };
+	struct trace t = { .cfg = &cfg, .mem = TKS_MEM_INIT(MEMORY_LIMIT) };
+	struct tks_args args;
+	int status = tks_opts_begin(&spec, &cfg, argc, argv, &args);
+
+	if (status >= 0)
+		return status;
+	begin_meta(&t);
+	status = trace(&t);
+	release(&t);
+	return status;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From a message's body to facts: response bodies through framing (SSE, plain JSON), detection by
+ * shape and a dialect into a tks_reqstate; request bodies into what was asked for.
+ */
+#ifndef TKS_DECODER_H
+#define TKS_DECODER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "http1.h"
+#include "reqstate.h"
+#include "slice.h"
+
+/* What the request asked for; TKS_NULL / false / "" where it does not say. */
+struct tks_ask {
+	char model[128];
+	int64_t stream; /* 0, 1 or TKS_NULL */
+	int64_t n, max_tokens;
+	int64_t prompts; /* completions: number of prompts in a batch, else 1 */
+	bool echo;
+	bool include_usage, continuous_usage;
+	bool is_json; /* the body was a JSON object, whole */
+	bool truncated; /* a part of the body was not seen: absent fields mean nothing */
+};
+
+void tks_ask_init(struct tks_ask *a);
+
+/* Reads a request body in pieces into *ask (valid after end). NULL without memory. */
+struct tks_askscan;
+struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask);
+void tks_askscan_free(struct tks_askscan *a);
+void tks_askscan_data(struct tks_askscan *a, const uint8_t *data, size_t len);
+void tks_askscan_gap(struct tks_askscan *a);
+void tks_askscan_end(struct tks_askscan *a);
+
+/* True when requests to this path (query allowed) are generations, so that one without any answer
+ * is a record too. */
+bool tks_path_is_llm(const char *target);
+
+/* The dialect's name that a path suggests, "unknown" otherwise; a static string. */
+const char *tks_path_dialect(const char *target);
+
+/* How the decoder learns when a byte left: fills t_ns and send_id of *at from at->last_off. */
+typedef void (*tks_time_fn)(void *ctx, struct tks_frame_at *at);
+
+struct tks_decoder;
+
+/*
+ * For one response. head: the response's; ask and target: the request's (NULL where not seen). The
+ * facts go to rs, and rs's record gets dialect, model, response_id, server, streamed. NULL without
+ * memory.
+ */
+struct tks_decoder *tks_decoder_new(struct tks_mem *mem, struct tks_reqstate *rs,
+				    const struct tks_h1_head *head, const struct tks_ask *ask,
+				    const char *target, tks_time_fn time_at, void *ctx);
+void tks_decoder_free(struct tks_decoder *d);
+
+/* Body bytes (transfer coding removed; offsets are those of the connection's stream). 0 or -ENOMEM.
+ */
+int tks_decoder_data(struct tks_decoder *d, const struct tks_slice *s);
+void tks_decoder_gap(struct tks_decoder *d);
+void tks_decoder_end(struct tks_decoder *d);
+
+/* 1: an LLM's answer; 0: not; -EAGAIN: can't tell yet. A text/event-stream is always one (`unknown`
+ * at worst). */
+int tks_decoder_is_llm(const struct tks_decoder *d);
+
+/* 1: nothing in this body is of interest (the capture may be told to send heads only). */
+bool tks_decoder_wants_no_body(const struct tks_decoder *d);
+
+#endif

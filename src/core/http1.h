@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * HTTP/1.x of one connection, both directions, over llhttp: heads, body bytes with the chunked
+ * coding taken off, ends. Keeps the methods of open requests, since a response can't be framed
+ * without (HEAD, CONNECT).
+ *
+ * Interim responses (1xx but 101) are not reported. After 101, or CONNECT answered with 2xx, both
+ * directions are reported as body of that message up to the end (TKS_H1_UPGRADED).
+ *
+ * After a gap, or attached in the middle of a message, it looks for the next place it can trust: a
+ * message's start at the start of a slice, or, in a chunked response, a chunk's size line at the
+ * start of a slice. A gap that lies inside the body bytes that a Content-Length or the current
+ * chunk still owes is stepped over exactly.
+ */
+#ifndef TKS_HTTP1_H
+#define TKS_HTTP1_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "slice.h"
+#include "tokensnoop/mem.h"
+
+enum tks_h1_side { TKS_H1_REQUEST = 0, TKS_H1_RESPONSE = 1 };
+
+enum tks_h1_end {
+	TKS_H1_COMPLETE = 1, /* its framing says it is whole */
+	TKS_H1_CLOSED = 2, /* delimited by the end of the connection, which came: whole too */
+	TKS_H1_CUT = 3, /* the direction ended, or the next message began, before it was whole */
+};
+
+struct tks_h1_head {
+	enum tks_h1_side side;
+	uint64_t first_off, last_off; /* of the head's bytes; last_off is its final LF */
+	uint16_t status; /* responses */
+	uint8_t major, minor;
+	bool keep_alive;
+	bool chunked;
+	bool upgrade; /* 101, or CONNECT's 2xx */
+	bool resumed; /* no head was seen: the message was entered in its middle; all below is empty
+		       */
+	bool truncated; /* something did not fit below */
+	int64_t content_length; /* -1: none */
+	char method[16];
+	char target[256]; /* as sent, query and all */
+	char content_type[64]; /* lower case, without parameters */
+	char content_encoding[32]; /* lower case */
+	char server[64];
+	char upgrade_to[32];
+};
+
+struct tks_h1_ops {
+	/* The first byte of a request was seen (before its head is whole), so that it can be timed
+	 * even if it never ends. */
+	void (*begin)(void *ctx, enum tks_h1_side side, uint64_t off);
+	int (*head)(void *ctx, const struct tks_h1_head *h);
+	int (*body)(void *ctx, enum tks_h1_side side, const struct tks_slice *s);
+	/* Body bytes that are missing: how many is not known where the framing was lost too (len
+	 * 0). */
+	int (*body_gap)(void *ctx, enum tks_h1_side side, uint64_t off, uint64_t len);
+	/* last_off: the message's last byte (final chunk's CRLF included); for CUT the last byte
+	 * seen. */
+	int (*end)(void *ctx, enum tks_h1_side side, uint64_t last_off, enum tks_h1_end how);
+};
+
+struct tks_http1;
+
+/* NULL without memory. */
+struct tks_http1 *tks_http1_new(struct tks_mem *mem, const struct tks_h1_ops *ops, void *ctx);
+void tks_http1_free(struct tks_http1 *h);
+
+/* The connection was entered in its middle: both directions first look for a place they can trust.
+ */
+void tks_http1_mid_stream(struct tks_http1 *h);
+
+/*
+ * Feeds bytes in order. 0; -EBADMSG: not HTTP/1 (any more), this side then looks for the next
+ * message start as after a gap, and other bytes are dropped; -ENOMEM; or what ops returned.
+ */
+int tks_http1_feed(struct tks_http1 *h, enum tks_h1_side side, const struct tks_slice *s);
+int tks_http1_gap(struct tks_http1 *h, enum tks_h1_side side, uint64_t off, uint64_t len);
+
+/* The direction has ended at off (exclusive): ends an open message as CLOSED or CUT. */
+int tks_http1_eof(struct tks_http1 *h, enum tks_h1_side side, uint64_t off);
+
+/* Requests whose responses have not ended. */
+unsigned int tks_http1_pending(const struct tks_http1 *h);
+
+/* 1: the bytes can be the start of an HTTP/1 message of that side; 0: they can't; -EAGAIN: too few
+ * to tell. */
+int tks_http1_sniff(enum tks_h1_side side, const uint8_t *data, size_t len);
+
+enum {
+	TKS_H1_PIPELINE_MAX =
+		64, /* open requests a connection; past it the connection is given up (-EBADMSG) */
+	TKS_H1_HEAD_MAX = 256 * 1024, /* bytes of a head */
+};
+
+#endif

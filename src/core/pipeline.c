@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The pipeline's spine: finds the connection of an event, feeds its streams, decides what it
+ * speaks, and tells the source how much of it is still wanted.
+ *
+ * What a connection speaks is looked at once, at its first bytes. Which side is the server is known
+ * from its establishment; attached in the middle, it is told by the first message start that either
+ * direction shows, and until then the side that sends is taken for the server.
+ */
+#include "tokensnoop/pipeline.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "exchange.h"
+#include "pipeline_int.h"
+
+enum {
+	CONNECTIONS_MAX = 65536,
+	SEARCH_BYTES =
+		4 << 20, /* looked through for a message's start before a connection is given up */
+	ACTIVE_NS = 1000000000, /* holes are looked for on connections with events this recently */
+};
+
+struct tks_pipeline *tks_pipeline_new(const struct tks_pipeline_config *cfg, int *err)
+{
+	struct tks_pipeline *p = tks_mem_alloc(cfg->mem, sizeof(*p));
+
+	*err = -ENOMEM;
+	if (!p)
+		return NULL;
+	p->cfg = *cfg;
+	p->mem = cfg->mem;
+	p->next_id = 1;
+	tks_list_init(&p->running);
+	if (tks_conns_init(&p->conns, p->mem,
+			   cfg->max_connections ? cfg->max_connections : CONNECTIONS_MAX))
+		goto free_pipeline;
+	p->conc = tks_conc_new(p->mem);
+	if (!p->conc)
+		goto free_conns;
+	*err = 0;
+	return p;
+
+free_conns:
+	tks_conns_free(&p->conns);
+free_pipeline:
+	tks_mem_free(p->mem, p, sizeof(*p));
+	return NULL;
+}
+
+/* --- verdicts --- */
+
+static void set_verdict(struct tks_conn *c, enum tks_verdict v)
+{
+	const struct tks_pipeline_config *cfg = &c->pipeline->cfg;
+
+	if (c->verdict == v)
+		return;
+	c->verdict = v;
+	if (cfg->on_verdict)
+		cfg->on_verdict(cfg->ctx, c->key, v);
+}
+
+/*
+ * The connection is of no interest any more; it stays known so that its later events are not taken
+ * for news. Its streams may be what is calling, so they are freed by release().
+ */
+static void ignore(struct tks_conn *c)
+{
+	tks_exchange_end_all(c, true);
+	tks_http1_free(c->http);
+	c->http = NULL;
+	c->proto = TKS_PROTO_IGNORED;
+	set_verdict(c, TKS_VERDICT_IGNORE);
+}
+
+static void release(struct tks_conn *c)
+{
+	if (c->proto != TKS_PROTO_IGNORED)
+		return;
+	tks_stream_free(&c->stream[TKS_RX]);
+	tks_stream_free(&c->stream[TKS_TX]);
+}
+
+/* --- what it speaks --- */
+
+static void no_memory(struct tks_conn *c)
+{
+	c->pipeline->counters.no_memory++;
+}
+
+static bool start_http(struct tks_conn *c)
+{
+	c->http = tks_http1_new(c->pipeline->mem, &tks_exchange_ops, c);
+	if (!c->http) {
+		no_memory(c);
+		return false;
+	}
+	c->proto = TKS_PROTO_HTTP1;
+	if (!c->from_start)
+		tks_http1_mid_stream(c->http);
+	return true;
+}
+
+/* TLS records: content type 20 to 23, major version 3 (RFC 8446, section 5.1). */
+static bool looks_like_tls(const struct tks_slice *s)
+{
+	return s->len >= 3 && s->data[0] >= 20 && s->data[0] <= 23 && s->data[1] == 3 &&
+	       s->data[2] <= 4;
+}
+
+/* The role that the start of a message shows, or unknown. */
+static enum tks_role role_shown(enum tks_dir dir, const struct tks_slice *s)
+{
+	if (tks_http1_sniff(TKS_H1_REQUEST, s->data, s->len) == 1)
+		return dir == TKS_RX ? TKS_ROLE_SERVER : TKS_ROLE_CLIENT;
+	if (tks_http1_sniff(TKS_H1_RESPONSE, s->data, s->len) == 1)
+		return dir == TKS_TX ? TKS_ROLE_SERVER : TKS_ROLE_CLIENT;
+	return TKS_ROLE_UNKNOWN;
+}
+
+/* A role learnt late: what was parsed under the wrong one is void. */
+static void settle_role(struct tks_conn *c, enum tks_role role)
+{
+	if (c->role == role)
+		return;
+	c->role = role;
+	if (c->proto != TKS_PROTO_HTTP1)
+		return;
+	tks_exchange_end_all(c, true);
+	tks_http1_free(c->http);
+	c->http = NULL;
+	c->proto = TKS_PROTO_UNKNOWN;
+}
+
+/* The first bytes of a direction: encrypted? */
+static bool look_first(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
+{
+	c->first_seen[dir] = true;
+	if (!looks_like_tls(s))
+		return true;
+	c->pipeline->counters.encrypted++;
+	ignore(c);
+	return false;
+}
+
+static bool look(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
+{
+	enum tks_role shown;
+
+	if (!c->first_seen[dir] && !look_first(c, dir, s))
+		return false;
+	if (!c->from_start && !c->trusted) {
+		shown = role_shown(dir, s);
+		if (shown != TKS_ROLE_UNKNOWN)
+			settle_role(c, shown);
+		c->searched += s->len;
+		if (c->searched > SEARCH_BYTES) {
+			ignore(c);
+			return false;
+		}
+	}
+	if (c->role == TKS_ROLE_UNKNOWN && dir == TKS_TX)
+		c->role = TKS_ROLE_SERVER;
+	if (c->role == TKS_ROLE_UNKNOWN)
+		return false;
+	if (c->role == TKS_ROLE_CLIENT && !c->pipeline->cfg.client_side) {
+		ignore(c);
+		return false;
+	}
+	return c->proto != TKS_PROTO_UNKNOWN || start_http(c);
+}
+
+/* --- streams to parser --- */
+
+static struct tks_conn *conn_of(const struct tks_stream *s, enum tks_dir dir)
+{
+	return tks_list_entry(s, struct tks_conn, stream[dir]);
+}
+
+static int feed_http(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
+{
+	enum tks_h1_side side = tks_conn_side(c, dir);
+	int err;
+
+	if (dir == TKS_TX && side == TKS_H1_RESPONSE)
+		tks_exchange_sent(c, tks_timeline_at(&c->stream[dir].timeline, s->off));
+	err = tks_http1_feed(c->http, side, s);
+	if (err == -EBADMSG)
+		c->pipeline->counters.bad_messages++;
+	if (err == -ENOMEM)
+		no_memory(c);
+	/* Seen from its first byte and not HTTP: it will not become so. */
+	if (err == -EBADMSG && c->from_start && !c->trusted)
+		ignore(c);
+	return 0;
+}
+
+static int on_data(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
+{
+	if (c->proto == TKS_PROTO_IGNORED || !look(c, dir, s))
+		return 0;
+	feed_http(c, dir, s);
+	if (s->off)
+		tks_timeline_trim(&c->stream[dir].timeline, s->off - 1);
+	return 0;
+}
+
+static int on_gap(struct tks_conn *c, enum tks_dir dir, uint64_t off, uint64_t len,
+		  enum tks_gap_why why)
+{
+	enum tks_h1_side side;
+
+	if (why == TKS_GAP_LOST)
+		c->pipeline->counters.lost_bytes += len;
+	if (c->proto != TKS_PROTO_HTTP1)
+		return 0;
+	side = tks_conn_side(c, dir);
+	tks_exchange_hole(c, side);
+	if (tks_http1_gap(c->http, side, off, len) == -ENOMEM)
+		no_memory(c);
+	return 0;
+}
+
+static int rx_data(void *ctx, const struct tks_slice *s)
+{
+	return on_data(conn_of(ctx, TKS_RX), TKS_RX, s);
+}
+
+static int tx_data(void *ctx, const struct tks_slice *s)
+{
+	return on_data(conn_of(ctx, TKS_TX), TKS_TX, s);
+}
+
+static int rx_gap(void *ctx, uint64_t off, uint64_t len, enum tks_gap_why why)
+{
+	return on_gap(conn_of(ctx, TKS_RX), TKS_RX, off, len, why);
+}
+
+static int tx_gap(void *ctx, uint64_t off, uint64_t len, enum tks_gap_why why)
+{
+	return on_gap(conn_of(ctx, TKS_TX), TKS_TX, off, len, why);
+}
+
+static const struct tks_stream_ops rx_ops = { .data = rx_data, .gap = rx_gap };
+static const struct tks_stream_ops tx_ops = { .data = tx_data, .gap = tx_gap };
+
+/* --- connections --- */
+
+static void drop(struct tks_conn *c, bool open)
+{
+	struct tks_pipeline *p = c->pipeline;
+
+	tks_exchange_end_all(c, open);
+	tks_http1_free(c->http);
+	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
+		p->counters.duplicate_segments += c->stream[dir].duplicates;
+		p->counters.refused_segments += c->stream[dir].refused;
+		tks_stream_free(&c->stream[dir]);
+	}
+	tks_conns_remove(&p->conns, c);
+	p->counters.open_connections--;
+}
+
+static struct tks_conn *conn_new(struct tks_pipeline *p, const struct tks_event *ev)
+{
+	struct tks_conn *c;
+
+	if (p->conns.count >= p->conns.max) {
+		p->counters.evicted++;
+		drop(tks_conns_oldest(&p->conns), true);
+	}
+	c = tks_conns_add(&p->conns, ev->conn);
+	if (!c)
+		return NULL;
+	p->counters.connections++;
+	p->counters.open_connections++;
+	c->pipeline = p;
+	c->role = ev->role;
+	c->local = ev->local;
+	c->peer = ev->peer;
+	c->netns = ev->netns;
+	tks_stream_init(&c->stream[TKS_RX], p->mem, &rx_ops, &c->stream[TKS_RX], NULL);
+	tks_stream_init(&c->stream[TKS_TX], p->mem, &tx_ops, &c->stream[TKS_TX], NULL);
+	return c;
+}
+
+/* --- events --- */
+
+static void on_open(struct tks_conn *c, const struct tks_event *ev, bool fresh)
+{
+	/* Said twice by some kernels, and late if other records came first. */
+	if (!fresh)
+		return;
+	c->from_start = true;
+	tks_stream_start(&c->stream[TKS_RX], ev->rx_seq);
+	tks_stream_start(&c->stream[TKS_TX], ev->tx_seq);
+}
+
+static int on_segment(struct tks_conn *c, const struct tks_event *ev)
+{
+	struct tks_segment seg = {
+		.seq = ev->seq,
+		.len = ev->len,
+		.cap = ev->unsure ? 0 : ev->cap,
+		.data = ev->data,
+		.ts_ns = ev->ts_ns,
+		.ret_ns = ev->ret_ns,
+	};
+	int err;
+
+	if (ev->proc.pid)
+		c->proc = ev->proc;
+	if (ev->netns)
+		c->netns = ev->netns;
+	/* The kernel goes back to full capture by itself when a request arrives after bulk. */
+	if (ev->dir == tks_conn_request_dir(c) && c->verdict == TKS_VERDICT_HEADERS)
+		c->verdict = TKS_VERDICT_FULL;
+	err = tks_stream_add(&c->stream[ev->dir], &seg);
+	if (err == -ENOMEM)
+		no_memory(c);
+	if (c->proto == TKS_PROTO_HTTP1 && tks_exchange_bulk(c))
+		set_verdict(c, TKS_VERDICT_HEADERS);
+	release(c);
+	return err == -ENOMEM ? err : 0;
+}
+
+static void end_direction(struct tks_conn *c, enum tks_dir dir)
+{
+	if (c->proto == TKS_PROTO_HTTP1)
+		tks_http1_eof(c->http, tks_conn_side(c, dir), c->stream[dir].next);
+}
+
+static void on_fin(struct tks_conn *c, const struct tks_event *ev)
+{
+	if (c->proto == TKS_PROTO_IGNORED)
+		return;
+	tks_stream_end_at(&c->stream[ev->dir], ev->seq);
+	c->fin[ev->dir] = true;
+	end_direction(c, ev->dir);
+	release(c);
+}
+
+static void on_close(struct tks_conn *c, const struct tks_event *ev)
+{
+	if (c->proto == TKS_PROTO_IGNORED)
+		goto out;
+	c->err = ev->err;
+	/* A FIN that was sent or received counts one. */
+	if (ev->seq_known && !c->fin[TKS_TX])
+		tks_stream_end_at(&c->stream[TKS_TX], ev->tx_seq);
+	if (ev->seq_known && !c->fin[TKS_RX])
+		tks_stream_end_at(&c->stream[TKS_RX], ev->rx_seq);
+	tks_stream_flush(&c->stream[TKS_RX]);
+	tks_stream_flush(&c->stream[TKS_TX]);
+	end_direction(c, !tks_conn_request_dir(c));
+	end_direction(c, tks_conn_request_dir(c));
+out:
+	drop(c, false);
+}
+
+int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
+{
+	struct tks_conn *c = tks_conns_find(&p->conns, ev->conn);
+	bool fresh = !c;
+
+	p->counters.events++;
+	if (!c && (ev->kind == TKS_EV_FIN || ev->kind == TKS_EV_CLOSE))
+		return 0;
+	if (!c)
+		c = conn_new(p, ev);
+	if (!c) {
+		p->counters.no_memory++;
+		return -ENOMEM;
+	}
+	c->last_ns = ev->ts_ns;
+	tks_conns_touch(&p->conns, c);
+	if (ev->lost > c->lost) {
+		p->counters.lost_records += ev->lost - c->lost;
+		c->lost = ev->lost;
+	}
+	switch (ev->kind) {
+	case TKS_EV_OPEN:
+		on_open(c, ev, fresh);
+		return 0;
+	case TKS_EV_DATA:
+		return c->proto == TKS_PROTO_IGNORED ? 0 : on_segment(c, ev);
+	case TKS_EV_FIN:
+		on_fin(c, ev);
+		return 0;
+	case TKS_EV_CLOSE:
+		on_close(c, ev);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
+{
+	struct tks_list *l, *prev;
+
+	/* Newest first: a hole comes with an event and does not live longer than its wait. */
+	for (l = p->conns.lru.prev; l != &p->conns.lru; l = prev) {
+		struct tks_conn *c = tks_list_entry(l, struct tks_conn, lru);
+
+		prev = l->prev;
+		if (c->last_ns + ACTIVE_NS < now_ns)
+			break;
+		if (c->proto == TKS_PROTO_IGNORED)
+			continue;
+		tks_stream_advance(&c->stream[TKS_RX], now_ns);
+		tks_stream_advance(&c->stream[TKS_TX], now_ns);
+		release(c);
+	}
+}
+
+void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
+{
+	struct tks_conn *c;
+
+	while ((c = tks_conns_oldest(&p->conns))) {
+		if (c->proto != TKS_PROTO_IGNORED) {
+			tks_stream_flush(&c->stream[TKS_RX]);
+			tks_stream_flush(&c->stream[TKS_TX]);
+		}
+		if (c->last_ns < now_ns)
+			c->last_ns = now_ns;
+		drop(c, true);
+	}
+}
+
+void tks_pipeline_counters(const struct tks_pipeline *p, struct tks_pipeline_counters *out)
+{
+	*out = p->counters;
+}
+
+void tks_pipeline_free(struct tks_pipeline *p)
+{
+	struct tks_conn *c;
+
+	if (!p)
+		return;
+	p->cfg.on_request = NULL;
+	p->cfg.on_verdict = NULL;
+	while ((c = tks_conns_oldest(&p->conns)))
+		drop(c, true);
+	tks_conc_free(p->conc);
+	tks_conns_free(&p->conns);
+	tks_mem_free(p->mem, p, sizeof(*p));
+}

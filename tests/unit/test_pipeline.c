@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The whole pipeline on events made by hand. Times are written down in the scenario, so every
+ * expected figure is arithmetic on them.
+ */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "lib_pipeline.h"
+
+#define MS 1000000ull
+
+static const char request[] =
+	"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 63\r\n\r\n"
+	"{\"model\":\"m\",\"stream\":true,\"max_tokens\":9,\"messages\":[\"hello\"]}";
+static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+			   "Transfer-Encoding: chunked\r\n\r\n";
+static const char role[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\","
+	"\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+	"\"finish_reason\":null}]}\n\n";
+static const char token[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\","
+	"\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},"
+	"\"finish_reason\":null}]}\n\n";
+static const char finish[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\","
+	"\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
+static const char usage3[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[],"
+	"\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3,\"total_tokens\":8}}\n\n";
+static const char done[] = "data: [DONE]\n\n";
+
+static void setup(struct lib_pipe *l)
+{
+	struct tks_pipeline_config cfg = { .boundary = TKS_B_SEND, .clock_offset_ns = 1000 };
+
+	memset(l, 0, sizeof(*l));
+	assert_int_equal(lib_open_pipe(l, cfg), 0);
+}
+
+static void teardown(struct lib_pipe *l)
+{
+	tks_pipeline_free(l->p);
+	assert_int_equal(l->mem.used, 0);
+}
+
+/* Request at 100 ms, head and role at 150, tokens at 200, 210, 230, finish and usage at 240, end at
+ * 250. */
+static void answer(struct lib_pipe *l, int conn)
+{
+	l->now = 100 * MS;
+	lib_rx(l, conn, request);
+	l->now = 150 * MS;
+	lib_tx(l, conn, head);
+	lib_tx_chunk(l, conn, role);
+	l->now = 200 * MS;
+	lib_tx_chunk(l, conn, token);
+	l->now = 210 * MS;
+	lib_tx_chunk(l, conn, token);
+	l->now = 230 * MS;
+	lib_tx_chunk(l, conn, token);
+	l->now = 240 * MS;
+	lib_tx_chunk(l, conn, finish);
+	lib_tx_chunk(l, conn, usage3);
+	l->now = 250 * MS;
+	lib_tx_chunk(l, conn, done);
+	lib_tx(l, conn, "0\r\n\r\n");
+}
+
+static void check_answer(const struct tks_request *r)
+{
+	assert_int_equal(r->t_request_ns, 100 * MS);
+	assert_int_equal(r->t_request_end_ns, 100 * MS);
+	assert_int_equal(r->t_headers_ns, 150 * MS);
+	assert_int_equal(r->t_first_ns, 200 * MS);
+	assert_int_equal(r->t_last_ns, 230 * MS);
+	assert_int_equal(r->t_finish_ns, 240 * MS);
+	assert_int_equal(r->t_end_ns, 250 * MS);
+	assert_int_equal(r->ttft_ns, 100 * MS);
+	assert_int_equal(r->tpot_ns, 15 * MS);
+	assert_int_equal(r->e2e_ns, 150 * MS);
+	assert_int_equal(r->tokens, 3);
+	assert_int_equal(r->tokens_source, TKS_SRC_USAGE);
+	assert_int_equal(r->token_frames, 3);
+	assert_int_equal(r->frames, 7);
+	assert_int_equal(r->itl.n, 2);
+	assert_int_equal(r->itl.min_ns, 10 * MS);
+	assert_int_equal(r->itl.max_ns, 20 * MS);
+	assert_int_equal(r->status, 200);
+	assert_string_equal(r->finish, "length");
+	assert_string_equal(r->dialect, "openai.chat");
+	assert_string_equal(r->model, "m");
+	assert_string_equal(r->response_id, "c1");
+	assert_string_equal(r->path, "/v1/chat/completions");
+	assert_string_equal(r->method, "POST");
+	assert_int_equal(r->prompt_tokens, 5);
+	assert_int_equal(r->max_tokens, 9);
+	assert_int_equal(r->streamed, 1);
+}
+
+static void test_one(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	l.now = 90 * MS;
+	lib_open(&l, 1);
+	answer(&l, 1);
+	assert_int_equal(l.n, 1);
+	check_answer(&l.rec[0].r);
+	assert_int_equal(l.rec[0].r.flags, 0);
+	assert_int_equal(l.rec[0].r.pid, 77);
+	assert_string_equal(l.rec[0].r.comm, "srv");
+	assert_string_equal(l.rec[0].r.local, "127.0.0.1:8000");
+	assert_string_equal(l.rec[0].r.peer, "127.0.0.1:40001");
+	assert_int_equal(l.rec[0].r.start_unix_ns, 100 * MS + 1000);
+	/* Six sends with entry times of their own, 500 ns each: 150, 200, 210, 230, 240, 250 ms. */
+	assert_int_equal(l.rec[0].r.send_wait_ns, 6 * 500);
+	assert_int_equal(l.rec[0].at[0], 200 * MS);
+	assert_int_equal(l.rec[0].at[2], 230 * MS);
+	assert_int_equal(l.rec[0].r.conc_at_start, 1);
+	assert_int_equal(l.rec[0].r.conc_max, 1);
+	assert_true(fabs(l.rec[0].r.conc_mean - 1.0) < 1e-9);
+	teardown(&l);
+}
+
+static void test_keep_alive(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	for (int i = 0; i < 3; i++)
+		answer(&l, 1);
+	assert_int_equal(l.n, 3);
+	for (int i = 0; i < 3; i++)
+		check_answer(&l.rec[i].r);
+	teardown(&l);
+}
+
+/* Two requests in flight: 100..250 ms and 205..300 ms, so that [200, 230] has 5 ms of one and 25 ms
+ * of two. */
+static void test_concurrency(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	lib_open(&l, 2);
+	l.now = 100 * MS;
+	lib_rx(&l, 1, request);
+	l.now = 150 * MS;
+	lib_tx(&l, 1, head);
+	l.now = 200 * MS;
+	lib_tx_chunk(&l, 1, token);
+	l.now = 205 * MS;
+	lib_rx(&l, 2, request);
+	l.now = 230 * MS;
+	lib_tx_chunk(&l, 1, token);
+	lib_tx_chunk(&l, 1, done);
+	lib_tx(&l, 1, "0\r\n\r\n");
+	assert_int_equal(l.n, 1);
+	assert_int_equal(l.rec[0].r.conc_at_start, 1);
+	assert_int_equal(l.rec[0].r.conc_max, 2);
+	assert_true(fabs(l.rec[0].r.conc_mean - (5 * 1 + 25 * 2) / 30.0) < 1e-9);
+	teardown(&l);
+}
+
+/* A lost token frame in the middle: flagged, no ITL across the hole, N from the server; the next
+ * request is whole. */
+static void test_lost_frame(void **state)
+{
+	static struct lib_pipe l;
+	char buf[1024];
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	lib_open(&l, 2);
+	l.now = 100 * MS;
+	lib_rx(&l, 1, request);
+	l.now = 150 * MS;
+	lib_tx(&l, 1, head);
+	lib_tx_chunk(&l, 1, role);
+	l.now = 200 * MS;
+	lib_tx_chunk(&l, 1, token);
+	l.now = 210 * MS;
+	lib_chunk(buf, sizeof(buf), token);
+	lib_bytes(&l, 1, TKS_TX, buf, strlen(buf), false);
+	l.now = 230 * MS;
+	lib_tx_chunk(&l, 1, token);
+	lib_tx_chunk(&l, 1, finish);
+	lib_tx_chunk(&l, 1, usage3);
+	lib_tx_chunk(&l, 1, done);
+	lib_tx(&l, 1, "0\r\n\r\n");
+	answer(&l, 2);
+	l.now = 900 * MS;
+	tks_pipeline_advance(l.p, l.now);
+	assert_int_equal(l.n, 2);
+	check_answer(&l.rec[0].r);
+	assert_true(l.rec[1].r.flags & TKS_F_LOST);
+	assert_int_equal(l.rec[1].r.t_first_ns, 200 * MS);
+	assert_int_equal(l.rec[1].r.ttft_ns, 100 * MS);
+	assert_int_equal(l.rec[1].r.tokens, 3);
+	assert_int_equal(l.rec[1].r.itl.n, 0);
+	answer(&l, 1);
+	assert_int_equal(l.n, 3);
+	check_answer(&l.rec[2].r);
+	assert_false(l.rec[2].r.flags & TKS_F_LOST);
+	teardown(&l);
+}
+
+/* The last sends of an answer are lost and nothing follows: the close's sequence number tells. */
+static void test_lost_tail(void **state)
+{
+	static struct lib_pipe l;
+	char buf[1024];
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	l.now = 100 * MS;
+	lib_rx(&l, 1, request);
+	l.now = 150 * MS;
+	lib_tx(&l, 1, head);
+	l.now = 200 * MS;
+	lib_tx_chunk(&l, 1, token);
+	lib_chunk(buf, sizeof(buf), done);
+	lib_bytes(&l, 1, TKS_TX, buf, strlen(buf), false);
+	lib_fin(&l, 1, TKS_TX);
+	lib_close(&l, 1, 0);
+	assert_int_equal(l.n, 1);
+	assert_true(l.rec[0].r.flags & TKS_F_LOST);
+	assert_string_equal(l.rec[0].r.finish, "");
+	assert_int_equal(l.rec[0].r.tpot_ns, TKS_NULL);
+	assert_int_equal(l.rec[0].r.tokens, TKS_NULL);
+	teardown(&l);
+}
+
+/* Entered in the middle of an answer: that one is flagged, its first token is not known; the next
+ * is whole. */
+static void test_mid_stream(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	l.now = 200 * MS;
+	lib_tx_chunk(&l, 1, token);
+	l.now = 210 * MS;
+	lib_tx_chunk(&l, 1, token);
+	l.now = 230 * MS;
+	lib_tx_chunk(&l, 1, token);
+	lib_tx_chunk(&l, 1, finish);
+	lib_tx_chunk(&l, 1, done);
+	lib_tx(&l, 1, "0\r\n\r\n");
+	assert_int_equal(l.n, 1);
+	assert_true(l.rec[0].r.flags & TKS_F_MID_STREAM);
+	assert_int_equal(l.rec[0].r.t_request_ns, TKS_NULL);
+	assert_int_equal(l.rec[0].r.ttft_ns, TKS_NULL);
+	assert_int_equal(l.rec[0].r.tpot_ns, TKS_NULL);
+	assert_int_equal(l.rec[0].r.tokens, TKS_NULL);
+	answer(&l, 1);
+	assert_int_equal(l.n, 2);
+	check_answer(&l.rec[1].r);
+	assert_int_equal(l.rec[1].r.flags, 0);
+	teardown(&l);
+}
+
+static void begin_answer(struct lib_pipe *l)
+{
+	lib_open(l, 1);
+	l->now = 100 * MS;
+	lib_rx(l, 1, request);
+	l->now = 150 * MS;
+	lib_tx(l, 1, head);
+	lib_tx_chunk(l, 1, role);
+	l->now = 200 * MS;
+	lib_tx_chunk(l, 1, token);
+}
+
+static void test_client_leaves(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	lib_fin(&l, 1, TKS_RX);
+	l.now = 210 * MS;
+	lib_tx_chunk(&l, 1, token);
+	lib_close(&l, 1, EPIPE);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "aborted");
+	assert_int_equal(l.rec[0].r.token_frames, 2);
+	teardown(&l);
+}
+
+static void test_client_resets(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	lib_close(&l, 1, ECONNRESET);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "aborted");
+	teardown(&l);
+}
+
+static void test_server_cuts(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	lib_fin(&l, 1, TKS_TX);
+	lib_close(&l, 1, 0);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "cut");
+	assert_int_equal(l.rec[0].r.flags, TKS_F_ESTIMATED);
+	teardown(&l);
+}
+
+static void test_trace_ends(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	tks_pipeline_finish(l.p, 300 * MS);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "open");
+	assert_int_equal(l.rec[0].r.e2e_ns, TKS_NULL);
+	teardown(&l);
+}
+
+/* Left during prefill: no answer at all, and yet a record. */
+static void test_no_answer(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	l.now = 100 * MS;
+	lib_rx(&l, 1, request);
+	lib_fin(&l, 1, TKS_RX);
+	lib_fin(&l, 1, TKS_TX);
+	lib_close(&l, 1, 0);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "aborted");
+	assert_int_equal(l.rec[0].r.status, TKS_NULL);
+	assert_int_equal(l.rec[0].r.t_first_ns, TKS_NULL);
+	teardown(&l);
+}
+
+static void test_not_llm(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	lib_rx(&l, 1, "GET /metrics HTTP/1.1\r\n\r\n");
+	lib_tx(&l, 1,
+	       "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nabc");
+	answer(&l, 1);
+	assert_int_equal(l.n, 1);
+	check_answer(&l.rec[0].r);
+	teardown(&l);
+}
+
+/* A large download is asked for by heads only; the next request on the connection is whole all the
+ * same. */
+static void test_bulk(void **state)
+{
+	static struct lib_pipe l;
+	static char block[65536];
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	lib_rx(&l, 1, "GET /file HTTP/1.1\r\n\r\n");
+	lib_tx(&l, 1,
+	       "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 2097152\r\n\r\n");
+	assert_int_equal(l.verdicts, 1);
+	assert_int_equal(l.verdict, TKS_VERDICT_HEADERS);
+	for (int i = 0; i < 32; i++) {
+		struct tks_event ev = {
+			.kind = TKS_EV_DATA, .dir = TKS_TX, .len = sizeof(block), .cap = 512
+		};
+
+		ev.data = (uint8_t *)block;
+		ev.seq = l.tx_seq[1];
+		lib_event(&l, 1, &ev);
+		tks_pipeline_feed(l.p, &ev);
+		l.tx_seq[1] += sizeof(block);
+	}
+	assert_int_equal(l.n, 0);
+	answer(&l, 1);
+	assert_int_equal(l.n, 1);
+	check_answer(&l.rec[0].r);
+	assert_int_equal(l.rec[0].r.flags, 0);
+	teardown(&l);
+}
+
+static void test_other_protocols(void **state)
+{
+	static struct lib_pipe l;
+	struct tks_pipeline_counters c;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	lib_rx(&l, 1, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
+	assert_int_equal(l.verdict, TKS_VERDICT_IGNORE);
+	assert_int_equal(l.verdict_conn, 1);
+	lib_open(&l, 2);
+	lib_rx(&l, 2, "SSH-2.0-OpenSSH_9.2\r\n");
+	assert_int_equal(l.verdict_conn, 2);
+	assert_int_equal(l.verdict, TKS_VERDICT_IGNORE);
+	lib_close(&l, 1, 0);
+	lib_close(&l, 2, 0);
+	tks_pipeline_counters(l.p, &c);
+	assert_int_equal(c.encrypted, 1);
+	assert_int_equal(c.open_connections, 0);
+	assert_int_equal(l.n, 0);
+	teardown(&l);
+}
+
+static void test_eviction(void **state)
+{
+	static struct lib_pipe l;
+	struct tks_pipeline_config cfg = { .max_connections = 2 };
+	struct tks_pipeline_counters c;
+
+	(void)state;
+	memset(&l, 0, sizeof(l));
+	assert_int_equal(lib_open_pipe(&l, cfg), 0);
+	begin_answer(&l);
+	lib_open(&l, 2);
+	lib_tx(&l, 1, "x"); /* 1 is now the younger of the two */
+	lib_open(&l, 3);
+	tks_pipeline_counters(l.p, &c);
+	assert_int_equal(c.evicted, 1);
+	assert_int_equal(c.open_connections, 2);
+	assert_int_equal(l.n, 0); /* 2 had no request: its eviction makes no record */
+	lib_open(&l, 4);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "open");
+	teardown(&l);
+}
+
+/* Every allocation fails once: never a crash or a leak, and what comes after memory is back is
+ * whole. */
+static void test_no_memory(void **state)
+{
+	static struct lib_pipe l;
+	struct tks_pipeline_config cfg = { .boundary = TKS_B_SEND };
+	uint64_t calls;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	answer(&l, 1);
+	calls = l.mem.calls;
+	teardown(&l);
+	assert_true(calls > 10);
+	for (uint64_t i = 1; i <= calls + 1; i++) {
+		memset(&l, 0, sizeof(l));
+		l.mem.fail_at = i;
+		if (lib_open_pipe(&l, cfg)) {
+			assert_int_equal(l.mem.used, 0);
+			continue;
+		}
+		begin_answer(&l);
+		l.mem.fail_at = 0;
+		lib_close(&l, 1, 0);
+		l.n = 0;
+		lib_open(&l, 2);
+		answer(&l, 2);
+		assert_int_equal(l.n, 1);
+		check_answer(&l.rec[0].r);
+		teardown(&l);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one),	      cmocka_unit_test(test_keep_alive),
+		cmocka_unit_test(test_concurrency),   cmocka_unit_test(test_lost_frame),
+		cmocka_unit_test(test_lost_tail),     cmocka_unit_test(test_mid_stream),
+		cmocka_unit_test(test_client_leaves), cmocka_unit_test(test_client_resets),
+		cmocka_unit_test(test_server_cuts),   cmocka_unit_test(test_trace_ends),
+		cmocka_unit_test(test_no_answer),     cmocka_unit_test(test_not_llm),
+		cmocka_unit_test(test_bulk),	      cmocka_unit_test(test_other_protocols),
+		cmocka_unit_test(test_eviction),      cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);
+}
