@@ -92,18 +92,83 @@ $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # --- tests -------------------------------------------------------------------------------------
-$(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
-	$(call say,TEST,$@)
+$(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a $(call obj,src/cmd/opts.c)
+	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP $(LDFLAGS) -o $@ $< \
-		$(wildcard tests/unit/lib_*.c) $(B)/libtksreport.a $(B)/libtkscore.a -lcmocka -lpcap -lm
+	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
+		$(LDFLAGS) -o $@ $< $(call obj,src/cmd/opts.c) $(B)/libtksreport.a $(B)/libtkscore.a \
+		-lcmocka -lpcap -lm
 
-unit: $(UNIT_BIN)
-	$(Q)set -e; for t in $(UNIT_BIN); do echo "== $$t"; $$t; done
+TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
+$(B)/tests/truth_server: tests/live/truth_server.c
+$(B)/tests/kclient: tests/kernels/kclient.c
+$(TEST_PROGS):
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -g -Wall -Wextra -Werror -o $@ $< -lpthread
+
+$(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lz
+
+unit-bins: $(UNIT_BIN)
+test-bins: $(TEST_PROGS) $(B)/tests/zoo
+
+# Fuzzers: the core and the reporters once more, with clang and coverage.
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
+FUZZ_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(CORE_SRC) $(REPORT_SRC)) \
+	$(patsubst $(LLHTTP_SRC)/%.c,build/fuzz/obj/llhttp/%.o,$(wildcard $(LLHTTP_SRC)/*.c))
+build/fuzz/obj/%.o: %.c
+	$(call say,FUZZCC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
+build/fuzz/obj/llhttp/%.o: $(LLHTTP_SRC)/%.c
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -w -I$(LLHTTP_INC) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c $< -o $@
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_OBJ)
+	$(call say,FUZZLD,$@)
+	$(Q)$(CLANG) $(CPPFLAGS) -Itests/fuzz -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ -lpcap -lm
+fuzz-bins: $(FUZZ_BIN)
+
+# make fuzz FUZZ_SECONDS=600: each target so long
+FUZZ_SECONDS ?= 60
+fuzz: fuzz-bins
+	$(Q)set -e; for f in $(FUZZ_BIN); do \
+		sh tests/fuzz/run_one.sh $$f $(FUZZ_SECONDS); \
+	done
+
+# --- the two commands, and their parts ---------------------------------------------------------
+demo:
+	$(Q)sh tests/lib/deps.sh build
+	$(Q)$(MAKE) --no-print-directory all test-bins
+	$(Q)sh tests/demo/demo.sh
+
+check:
+	$(Q)sh tests/lib/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all unit-bins test-bins fuzz-bins
+	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all unit-bins
+	$(Q)python3 tests/lib/runner.py tests/manifest
+
+test: all unit-bins
+	$(Q)python3 tests/lib/runner.py tests/manifest --kind unit --kind golden
+
+lint:
+	$(Q)sh tests/lib/lint.sh
+
+format:
+	$(Q)clang-format -i $(CORE_SRC) $(REPORT_SRC) $(CAPTURE_SRC) $(CMD_SRC) $(UNIT_SRC) \
+		$(wildcard src/*/*.h include/tokensnoop/*.h bpf/*.h bpf/*.c tests/*/*.h tests/*/*.c)
+
+install: all
+	install -D -m 0755 $(B)/tokensnoop $(DESTDIR)$(PREFIX)/bin/tokensnoop
 
 clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
--include $(shell find $(B)/obj $(B)/tests -name '*.d' 2>/dev/null)
-.PHONY: all unit clean
+-include $(shell find build -name '*.d' 2>/dev/null)
+.PHONY: all unit-bins test-bins fuzz-bins fuzz demo check test lint format install clean
 .DELETE_ON_ERROR:
+.SECONDARY:

@@ -7,7 +7,14 @@
 #define TKS_COMPAT_BPF_H
 
 /* What an iterator's segments are, whatever the kernel numbers them. */
-enum tks_iter { TKS_ITER_UBUF = 1, TKS_ITER_IOVEC, TKS_ITER_KVEC, TKS_ITER_BVEC, TKS_ITER_OTHER };
+enum tks_iter {
+	TKS_ITER_UBUF = 1,
+	TKS_ITER_IOVEC,
+	TKS_ITER_KVEC,
+	TKS_ITER_BVEC,
+	TKS_ITER_KBUF, /* one kernel buffer: not an iterator's kind, but what a page is made into */
+	TKS_ITER_OTHER,
+};
 
 /*
  * 5.14 (8cd54c1c8480, "iov_iter: separate direction from flavour"): `type`, flavour bits with the

@@ -31,6 +31,8 @@ struct send_scratch {
 	__u32 limit; /* bytes to capture into this record */
 	__u32 pos; /* captured into it */
 	__u32 bad; /* bytes behind them that were not readable: they end the record */
+	__u32 rest; /* of the stream's bytes that no record stands for yet */
+	__u32 parts; /* records written */
 };
 
 struct {
@@ -55,7 +57,7 @@ static __always_inline int segment(const struct cursor *c, __u64 left, __u64 *ad
 	struct bio_vec bv;
 
 	*user = c->kind == TKS_ITER_UBUF || c->kind == TKS_ITER_IOVEC;
-	if (c->kind == TKS_ITER_UBUF) {
+	if (c->kind == TKS_ITER_UBUF || c->kind == TKS_ITER_KBUF) {
 		*addr = c->base;
 		*len = c->seg_off + left;
 		return 0;

@@ -11,9 +11,22 @@
  * (they tell when the process came to read).
  */
 
+/* What is read of a packet's headers. */
+struct pkt {
+	__u8 saddr[16], daddr[16];
+	__u16 family, sport, dport;
+	__u32 seq;
+	__u32 off; /* of the payload in the packet */
+	__u32 len; /* of the payload */
+};
+
 struct recv_scratch {
 	struct tks_rec rec;
 	__u8 data[TKS_DATA_CAP];
+	struct pkt pkt;
+	__u32 limit; /* bytes of the payload to capture */
+	__u32 done; /* bytes of the payload that records stand for */
+	__u32 parts; /* records written */
 };
 
 struct {
@@ -25,14 +38,12 @@ struct {
 
 enum { TKS_RECV_RECS = 5 }; /* records a packet takes at most: 64 KiB and a bit */
 
-/* What is read of a packet's headers. */
-struct pkt {
-	__u8 saddr[16], daddr[16];
-	__u16 family, sport, dport;
-	__u32 seq;
-	__u32 off; /* of the payload in the packet */
-	__u32 len; /* of the payload */
-};
+static __always_inline struct recv_scratch *recv_scratch(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&recv_scratches, &cpu);
+}
 
 static __always_inline int parse_ip(struct __sk_buff *skb, struct pkt *p, __u32 *l4)
 {
@@ -116,35 +127,53 @@ static __always_inline __u32 recv_limit(__u8 verdict, __u32 len)
 	return len;
 }
 
-static __always_inline void emit_pkt(struct __sk_buff *skb, struct recv_scratch *s,
-				     const struct pkt *p, __u32 limit)
+/* One record from the scratch; 1: it was the last. */
+__noinline int emit_pkt_part(struct __sk_buff *skb)
 {
-	__u32 done = 0;
+	struct recv_scratch *s = recv_scratch();
+	__u32 n;
 
-	for (int i = 0; i < TKS_RECV_RECS && done < p->len; i++) {
-		__u32 n = limit > done ? limit - done : 0;
-
-		if (n > TKS_DATA_CAP)
-			n = TKS_DATA_CAP;
-		if (n && bpf_skb_load_bytes(skb, p->off + done, s->data, n)) {
+	if (!s)
+		return 1;
+	s->parts++;
+	n = s->limit > s->done ? s->limit - s->done : 0;
+	if (n > TKS_DATA_CAP)
+		n = TKS_DATA_CAP;
+	if (n) {
+		/* Before 6.3 the verifier does not conclude from n != 0 that n is at least 1. */
+		n--;
+		barrier_var(n);
+		n = (n & (TKS_DATA_CAP - 1)) + 1;
+		if (bpf_skb_load_bytes(skb, s->pkt.off + s->done, s->data, n)) {
 			loss_add(TKS_LOSS_UNREADABLE, n);
 			n = 0;
 		}
-		s->rec.seq = p->seq + done;
-		s->rec.cap = n;
-		s->rec.len = n;
-		if (!n || done + n >= limit || i == TKS_RECV_RECS - 1)
-			s->rec.len = p->len - done;
-		done += s->rec.len;
-		emit(&s->rec, sizeof(s->rec) + n);
-		s->rec.flags |= TKS_RECF_CONT;
+	}
+	s->rec.seq = s->pkt.seq + s->done;
+	s->rec.cap = n;
+	s->rec.len = n;
+	if (!n || s->done + n >= s->limit || s->parts == TKS_RECV_RECS)
+		s->rec.len = s->pkt.len - s->done;
+	s->done += s->rec.len;
+	emit(&s->rec, sizeof(s->rec) + n);
+	s->rec.flags |= TKS_RECF_CONT;
+	return s->done >= s->pkt.len;
+}
+
+static __always_inline void emit_pkt(struct __sk_buff *skb, struct recv_scratch *s, __u32 limit)
+{
+	s->limit = limit;
+	s->done = 0;
+	s->parts = 0;
+	for (int i = 0; i < TKS_RECV_RECS; i++) {
+		if (emit_pkt_part(skb))
+			break;
 	}
 }
 
 SEC("?cgroup_skb/ingress")
 int rx_skb(struct __sk_buff *skb)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
 	struct recv_scratch *s;
 	struct bpf_sock *sk;
 	struct pkt p = {};
@@ -162,14 +191,15 @@ int rx_skb(struct __sk_buff *skb)
 	cookie = bpf_get_socket_cookie(skb);
 	if (!p.len)
 		return 1;
-	s = bpf_map_lookup_elem(&recv_scratches, &cpu);
+	s = recv_scratch();
 	if (!s)
 		return 1;
+	s->pkt = p;
 	/* The handshake's last packet brought data: its socket is still the listener's. */
 	if (sk->state == BPF_TCP_LISTEN) {
 		rec_pkt(&s->rec, &p, 0, bpf_ktime_get_ns());
 		s->rec.flags = TKS_RECF_LISTENER;
-		emit_pkt(skb, s, &p, p.len);
+		emit_pkt(skb, s, p.len);
 		return 1;
 	}
 	c = bpf_map_lookup_elem(&conns, &cookie);
@@ -185,6 +215,6 @@ int rx_skb(struct __sk_buff *skb)
 		rec_open(s, sk, &p);
 		rec_pkt(&s->rec, &p, cookie, s->rec.ts_ns);
 	}
-	emit_pkt(skb, s, &p, recv_limit(c->verdict, p.len));
+	emit_pkt(skb, s, recv_limit(c->verdict, p.len));
 	return 1;
 }

@@ -8,7 +8,8 @@
  * to correct the first, and the pages have just been touched by the kernel's own copy, so that they
  * are there to be read.
  *
- *   fentry   tcp_sendmsg_locked, entry and return, under the socket's lock
+ *   fentry   tcp_sendmsg_locked, entry and return, under the socket's lock; and, where there is one
+ *            (until 6.5), tcp_sendpage, by which sendfile and splice went
  *   tp_btf   tcp_sendmsg_locked, once for each turn of the copy loop, and sock_send_length for the
  * return kprobe   tcp_sendmsg_locked, entry and return syscall  write, writev, sendto, sendmsg,
  * sendmmsg: the socket is found through the descriptor
@@ -131,26 +132,60 @@ static __always_inline void inflight_iter(struct inflight *f, const struct msghd
 	f->left = f->size;
 }
 
-/* cookie: 0 where the hook can't make one and none was made yet. */
-static __always_inline void send_enter(const struct sock *sk, const struct msghdr *msg,
-				       __u64 cookie)
+/* The note of a send that is wanted, begun; or NULL. cookie: 0 where the hook can't make one and
+ * none was made yet. */
+static __always_inline struct inflight *send_begin(const struct sock *sk, const void *msg,
+						   __u64 cookie)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct inflight *f;
 	__u8 verdict;
 
 	if (!cookie)
-		return;
+		return NULL;
 	verdict = send_verdict(sk, cookie);
 	if (verdict == TKS_VERDICT_IGNORE)
-		return;
+		return NULL;
 	f = inflight_get(true);
 	if (!f) {
 		loss_add(TKS_LOSS_INFLIGHT, 1);
-		return;
+		return NULL;
 	}
 	inflight_begin(f, sk, msg, cookie, verdict, now);
-	inflight_iter(f, msg);
+	return f;
+}
+
+static __always_inline void send_enter(const struct sock *sk, const struct msghdr *msg,
+				       __u64 cookie)
+{
+	struct inflight *f = send_begin(sk, msg, cookie);
+
+	if (f)
+		inflight_iter(f, msg);
+}
+
+/* A page goes out as it is (sendfile, splice): tcp_sendpage, until 6.5. */
+static __always_inline void send_page(const struct sock *sk, __u64 page, __u32 offset, __u32 size,
+				      __u64 cookie)
+{
+	struct inflight *f = send_begin(sk, NULL, cookie);
+	__u64 addr;
+
+	if (!f)
+		return;
+	addr = page_address_of(page);
+	f->at.kind = addr ? TKS_ITER_KBUF : TKS_ITER_OTHER;
+	f->at.base = addr + offset;
+	f->at.seg = 0;
+	f->at.seg_off = 0;
+	f->at.nr_segs = 1;
+	f->at.user_descs = 0;
+	f->size = f->left = size;
+}
+
+static __always_inline __u64 cookie_of(struct sock *sk)
+{
+	return cfg_cookie_helper ? bpf_get_socket_cookie(sk) : cookie_read(sk);
 }
 
 static __always_inline void rec_send(struct send_scratch *s, const struct inflight *f)
@@ -167,13 +202,17 @@ static __always_inline void rec_send(struct send_scratch *s, const struct inflig
 	rec_task(r);
 }
 
-/* One record; 1: it was the last. */
-static __always_inline int emit_part(struct send_scratch *s, __u32 *rest, bool last)
+/* One record from the scratch; 1: it was the last. */
+__noinline int emit_send_part(void)
 {
+	struct send_scratch *s = send_scratch();
 	__u32 cap;
 
+	if (!s)
+		return 1;
 	s->pos = 0;
 	s->bad = 0;
+	s->parts++;
 	if (s->left)
 		fill_record();
 	if (s->bad)
@@ -184,19 +223,18 @@ static __always_inline int emit_part(struct send_scratch *s, __u32 *rest, bool l
 	s->rec.cap = cap;
 	s->rec.len = cap + s->bad;
 	/* Nothing is left to capture, or no record to hold it: this one stands for all the rest. */
-	if (!s->left || last || !s->rec.len)
-		s->rec.len = *rest;
+	if (!s->left || s->parts == TKS_SEND_RECS || !s->rec.len)
+		s->rec.len = s->rest;
 	emit(&s->rec, sizeof(s->rec) + cap);
-	*rest -= s->rec.len;
+	s->rest -= s->rec.len;
 	s->rec.seq += s->rec.len;
 	s->rec.flags |= TKS_RECF_CONT;
-	return !*rest;
+	return !s->rest;
 }
 
 static __always_inline void emit_send(struct inflight *f, __u32 accepted)
 {
 	struct send_scratch *s = send_scratch();
-	__u32 rest = accepted;
 
 	if (!s) {
 		loss_add(TKS_LOSS_INFLIGHT, 1);
@@ -211,6 +249,8 @@ static __always_inline void emit_send(struct inflight *f, __u32 accepted)
 	}
 	s->at = f->at;
 	s->left = accepted;
+	s->rest = accepted;
+	s->parts = 0;
 	s->limit = TKS_DATA_CAP;
 	if (f->verdict == TKS_VERDICT_HEADERS) {
 		s->limit = TKS_HEADERS_CAP;
@@ -218,7 +258,7 @@ static __always_inline void emit_send(struct inflight *f, __u32 accepted)
 			s->left = TKS_HEADERS_CAP;
 	}
 	for (int i = 0; i < TKS_SEND_RECS; i++) {
-		if (emit_part(s, &rest, i == TKS_SEND_RECS - 1))
+		if (emit_send_part())
 			break;
 	}
 }
@@ -246,17 +286,36 @@ static __always_inline void send_exit(const struct sock *sk, long ret)
 SEC("?fentry/tcp_sendmsg_locked")
 int BPF_PROG(tx_fentry, struct sock *sk, struct msghdr *msg, size_t size)
 {
-	__u64 cookie;
-
-	if (!sock_wanted(sk))
-		return 0;
-	cookie = cfg_cookie_helper ? bpf_get_socket_cookie(sk) : cookie_read(sk);
-	send_enter(sk, msg, cookie);
+	if (sock_wanted(sk))
+		send_enter(sk, msg, cookie_of(sk));
 	return 0;
 }
 
 SEC("?fexit/tcp_sendmsg_locked")
 int BPF_PROG(tx_fexit, struct sock *sk, struct msghdr *msg, size_t size, int ret)
+{
+	if (sock_wanted(sk))
+		send_exit(sk, ret);
+	return 0;
+}
+
+SEC("?fentry/tcp_sendpage")
+int BPF_PROG(tx_page, struct sock *sk, struct page *page, int offset, size_t size)
+{
+	__u64 number = 0;
+
+	if (!sock_wanted(sk))
+		return 0;
+	/* As a number, which may be calculated with; the verifier knows the argument as a pointer.
+	 */
+	bpf_probe_read_kernel(&number, sizeof(number), &ctx[1]);
+	send_page(sk, number, offset, size, cookie_of(sk));
+	return 0;
+}
+
+SEC("?fexit/tcp_sendpage")
+int BPF_PROG(tx_page_r, struct sock *sk, struct page *page, int offset, size_t size, int flags,
+	     int ret)
 {
 	if (sock_wanted(sk))
 		send_exit(sk, ret);
@@ -319,6 +378,21 @@ int BPF_KRETPROBE(tx_kret, int ret)
 	return 0;
 }
 
+SEC("?kprobe/tcp_sendpage")
+int BPF_KPROBE(tx_page_kp, struct sock *sk, struct page *page, int offset, size_t size)
+{
+	if (sock_wanted(sk))
+		send_page(sk, (__u64)page, offset, size, cookie_read(sk));
+	return 0;
+}
+
+SEC("?kretprobe/tcp_sendpage")
+int BPF_KRETPROBE(tx_page_kret, int ret)
+{
+	send_exit(NULL, ret);
+	return 0;
+}
+
 /* --- system calls --- */
 
 /* struct file -> the TCP socket behind a descriptor of the current task, or NULL. */
@@ -346,26 +420,14 @@ static __always_inline struct sock *sock_of_fd(int fd)
 
 static __always_inline struct inflight *syscall_enter(int fd)
 {
-	__u64 now = bpf_ktime_get_ns();
 	struct sock *sk = sock_of_fd(fd);
 	struct inflight *f;
-	__u64 cookie;
-	__u8 verdict;
 
 	if (!sk)
 		return NULL;
-	cookie = cookie_read(sk);
-	if (!cookie)
+	f = send_begin(sk, NULL, cookie_read(sk));
+	if (!f)
 		return NULL;
-	verdict = send_verdict(sk, cookie);
-	if (verdict == TKS_VERDICT_IGNORE)
-		return NULL;
-	f = inflight_get(true);
-	if (!f) {
-		loss_add(TKS_LOSS_INFLIGHT, 1);
-		return NULL;
-	}
-	inflight_begin(f, sk, NULL, cookie, verdict, now);
 	f->at.seg = 0;
 	f->at.seg_off = 0;
 	f->at.user_descs = 1;

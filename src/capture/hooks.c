@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -20,9 +21,10 @@
 #include "priv.h"
 #include "tokensnoop.skel.h"
 
-static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", NULL };
+static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", "tx_page", "tx_page_r", NULL };
 static const char *const tp_progs[] = { "tx_tp", "tx_tpret", NULL };
-static const char *const kprobe_progs[] = { "tx_kprobe", "tx_kret", NULL };
+static const char *const kprobe_progs[] = { "tx_kprobe", "tx_kret", "tx_page_kp", "tx_page_kret",
+					    NULL };
 static const char *const syscall_progs[] = {
 	"sc_write",    "sc_write_r",	"sc_sendto",   "sc_sendto_r",
 	"sc_writev",   "sc_writev_r",	"sc_sendmsg",  "sc_sendmsg_r",
@@ -57,6 +59,13 @@ static bool hook_has(const struct tks_hook *h, const char *prog)
 	return false;
 }
 
+/* Programs for a function that newer kernels do without (6.5). */
+static bool superfluous(const char *prog)
+{
+	return !strncmp(prog, "tx_page", 7) &&
+	       libbpf_find_vmlinux_btf_id("tcp_sendpage", BPF_TRACE_FENTRY) < 0;
+}
+
 static bool spec_has(const struct tks_open_spec *spec, const char *prog)
 {
 	for (int i = 0; i < TKS_POINTS; i++) {
@@ -82,12 +91,14 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	struct bpf_program *prog;
 
 	/* Its words are for developers; ours are made from errno and the verifier's log. */
-	libbpf_set_print(quiet);
+	if (!getenv("DBG"))
+		libbpf_set_print(quiet);
 	skel = tokensnoop_bpf__open();
 	if (!skel)
 		return NULL;
 	bpf_object__for_each_program(prog, skel->obj)
-		bpf_program__set_autoload(prog, spec_has(spec, bpf_program__name(prog)));
+		bpf_program__set_autoload(prog, spec_has(spec, bpf_program__name(prog)) &&
+							!superfluous(bpf_program__name(prog)));
 	skel->rodata->cfg_cookie_helper = !spec->compat;
 	skel->rodata->cfg_task_storage = !spec->compat;
 	skel->rodata->cfg_make_cookies = spec->compat || (send && !send->sees_cookies);
