@@ -168,7 +168,7 @@ install: all
 clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
 .PHONY: all unit-bins test-bins fuzz-bins fuzz demo check test lint format install clean
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -4,13 +4,6 @@
  * tp_btf. It runs a few times a connection, never a packet.
  */
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tks_rec);
-} state_scratch SEC(".maps");
-
 /* What a step from one TCP state to the next means to us; 0: nothing. */
 static __always_inline __u16 state_of(int from, int to)
 {
@@ -32,12 +25,17 @@ static __always_inline __u16 state_of(int from, int to)
 static __always_inline void emit_state(const struct sock *sk, __u64 cookie, __u16 state)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	__u32 zero = 0;
-	struct tks_rec *r = bpf_map_lookup_elem(&state_scratch, &zero);
+	struct tks_rec *r;
 
-	if (!r)
+	/* Straight into the ring: a change in a packet's wake may interrupt one in a process's. */
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r) {
+		loss_record(cookie, 0);
 		return;
+	}
 	__builtin_memset(r, 0, sizeof(*r));
+	r->size = sizeof(*r);
+	r->lost = lost_so_far(cookie);
 	r->kind = TKS_REC_CONN;
 	r->state = state;
 	r->ts_ns = bpf_ktime_get_ns();
@@ -49,7 +47,7 @@ static __always_inline void emit_state(const struct sock *sk, __u64 cookie, __u1
 	if (state == TKS_CONN_PEER_FIN)
 		r->rcv_seq--;
 	rec_sock(r, sk);
-	emit(r, sizeof(*r));
+	bpf_ringbuf_submit(r, wake_flag());
 }
 
 SEC("?tp_btf/inet_sock_set_state")
