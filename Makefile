@@ -92,11 +92,11 @@ $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # --- tests -------------------------------------------------------------------------------------
-$(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a $(call obj,src/cmd/opts.c)
+$(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
-		$(LDFLAGS) -o $@ $< $(call obj,src/cmd/opts.c) $(B)/libtksreport.a $(B)/libtkscore.a \
+		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
 		-lcmocka -lpcap -lm
 
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient

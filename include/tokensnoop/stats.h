@@ -42,6 +42,9 @@ struct tks_slo {
 	bool any;
 };
 
+/* "ttft", "itl_p99", ...: the name of a constraint on the command line. */
+const char *tks_slo_name(enum tks_slo_metric m);
+
 /*
  * Parses "ttft=500ms,tpot=50ms,e2e=10s,itl_p99=200ms" (units ns, us, ms, s; a number may have a
  * fraction). 0, or -EINVAL with *bad at the offending text.
@@ -104,6 +107,9 @@ void tks_stats_free(struct tks_stats *s);
 
 /* Adds one request; pooled gaps come from its token series where it has one. 0 or -ENOMEM. */
 int tks_stats_add(struct tks_stats *s, const struct tks_request *r);
+
+/* The SLO it judges by, or NULL. */
+const struct tks_slo *tks_stats_slo(const struct tks_stats *s);
 
 void tks_stats_totals(const struct tks_stats *s, struct tks_stats_totals *out);
 void tks_stats_dist(struct tks_stats *s, enum tks_metric m, struct tks_dist *out);

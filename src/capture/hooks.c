@@ -91,8 +91,7 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	struct bpf_program *prog;
 
 	/* Its words are for developers; ours are made from errno and the verifier's log. */
-	if (!getenv("DBG"))
-		libbpf_set_print(quiet);
+	libbpf_set_print(quiet);
 	skel = tokensnoop_bpf__open();
 	if (!skel)
 		return NULL;

@@ -450,12 +450,20 @@ static int on_end(void *ctx, enum tks_h1_side side, uint64_t last_off, enum tks_
 	return 0;
 }
 
+static uint64_t on_time(void *ctx, enum tks_h1_side side, uint64_t off)
+{
+	const struct tks_stamp *st = stamp_at(ctx, side, off);
+
+	return st ? st->ts_ns : 0;
+}
+
 const struct tks_h1_ops tks_exchange_ops = {
 	.begin = on_begin,
 	.head = on_head,
 	.body = on_body,
 	.body_gap = on_body_gap,
 	.end = on_end,
+	.time = on_time,
 };
 
 /* --- from the streams --- */

@@ -7,6 +7,8 @@
  * Hands over, strictly in offset order, data and gaps; together they cover every offset from the
  * start. Bytes that are in order are handed over without a copy. Bytes that come early are kept
  * (bounded) until the hole before them is filled or given up.
+ *
+ * LOST bytes have no stamp in the timeline, SKIPPED ones have their send's.
  */
 #ifndef TKS_STREAM_H
 #define TKS_STREAM_H
@@ -58,7 +60,8 @@ struct tks_stream {
 	uint64_t next; /* offset of the next byte to hand over */
 	uint32_t next_seq; /* its sequence number */
 	bool started;
-	uint64_t hole_since_ns; /* when the oldest hole was noticed; 0: none */
+	bool starved; /* memory failed during the add */
+	uint64_t hole_since_ns; /* when the first hole was noticed; 0: none */
 	struct tks_held *held; /* early segments in offset order, a list */
 	uint32_t held_bytes, held_segments;
 	uint64_t duplicates, lost_bytes,

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What a request asked for: the few members of its JSON body that the figures need. The prompt itself is stepped
+ * over; nothing of it is kept.
+ */
+#include <string.h>
+
+#include "decoder.h"
+#include "dialect.h"
+#include "jscan.h"
+
+enum field {
+	F_BODY = 1,
+	F_MODEL,
+	F_STREAM,
+	F_N,
+	F_MAX_TOKENS,
+	F_ECHO,
+	F_PROMPT,
+	F_PROMPT_ELEM,
+	F_USAGE,
+	F_CONTINUOUS,
+};
+
+static const struct tks_jfield fields[] = {
+	{ "", F_BODY, 0 },
+	{ "model", F_MODEL, TKS_JF_KEEP },
+	{ "stream", F_STREAM, TKS_JF_KEEP },
+	{ "n", F_N, 0 },
+	{ "max_tokens", F_MAX_TOKENS, 0 },
+	{ "max_completion_tokens", F_MAX_TOKENS, 0 },
+	{ "n_predict", F_MAX_TOKENS, 0 },
+	{ "echo", F_ECHO, 0 },
+	{ "prompt", F_PROMPT, 0 },
+	{ "prompt[]", F_PROMPT_ELEM, 0 },
+	{ "stream_options.include_usage", F_USAGE, 0 },
+	{ "stream_options.continuous_usage_stats", F_CONTINUOUS, 0 },
+};
+
+struct tks_askscan {
+	struct tks_mem *mem;
+	struct tks_ask *ask;
+	struct tks_jschema *schema;
+	struct tks_jscan *scan;
+	bool texts; /* the prompt's elements are prompts, not the ids of one */
+	bool over; /* ended, not JSON, or bytes are missing */
+};
+
+void tks_ask_init(struct tks_ask *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->stream = a->n = a->max_tokens = TKS_NULL;
+	a->prompts = 1;
+}
+
+static int64_t truth(const struct tks_jvalue *v)
+{
+	if (v->type == TKS_JS_TRUE || (v->str && v->len == 4 && !memcmp(v->str, "true", 4)))
+		return 1;
+	if (v->type == TKS_JS_FALSE || (v->str && v->len == 5 && !memcmp(v->str, "false", 5)))
+		return 0;
+	return TKS_NULL;
+}
+
+static int64_t number(const struct tks_jvalue *v)
+{
+	return v->type == TKS_JS_NUMBER && v->inum >= 0 ? v->inum : TKS_NULL;
+}
+
+static void on_value(void *ctx, const struct tks_jvalue *v)
+{
+	struct tks_askscan *s = ctx;
+	struct tks_ask *a = s->ask;
+
+	switch (v->id) {
+	case F_BODY:
+		a->is_json = v->type == TKS_JS_OBJECT;
+		break;
+	case F_MODEL:
+		if (v->str)
+			tks_jvalue_copy(v, a->model, sizeof(a->model));
+		break;
+	case F_STREAM:
+		a->stream = truth(v);
+		break;
+	case F_N:
+		a->n = number(v);
+		break;
+	case F_MAX_TOKENS:
+		a->max_tokens = number(v);
+		break;
+	case F_ECHO:
+		a->echo = v->type == TKS_JS_TRUE;
+		break;
+	case F_PROMPT_ELEM:
+		s->texts = v->type == TKS_JS_STRING || v->type == TKS_JS_ARRAY;
+		break;
+	case F_PROMPT:
+		if (v->type == TKS_JS_ARRAY && s->texts && v->count <= INT32_MAX)
+			a->prompts = (int64_t)v->count;
+		break;
+	case F_USAGE:
+		a->include_usage = v->type == TKS_JS_TRUE;
+		break;
+	case F_CONTINUOUS:
+		a->continuous_usage = v->type == TKS_JS_TRUE;
+		break;
+	}
+}
+
+struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask)
+{
+	struct tks_askscan *s = tks_mem_alloc(mem, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->mem = mem;
+	s->ask = ask;
+	s->schema = tks_jschema_new(fields, sizeof(fields) / sizeof(fields[0]));
+	s->scan = s->schema ? tks_mem_alloc(mem, tks_jscan_size()) : NULL;
+	if (!s->scan) {
+		tks_askscan_free(s);
+		return NULL;
+	}
+	tks_jscan_init(s->scan, s->schema, on_value, s);
+	return s;
+}
+
+void tks_askscan_free(struct tks_askscan *s)
+{
+	if (!s)
+		return;
+	tks_mem_free(s->mem, s->scan, tks_jscan_size());
+	tks_jschema_free(s->schema);
+	tks_mem_free(s->mem, s, sizeof(*s));
+}
+
+void tks_askscan_data(struct tks_askscan *s, const uint8_t *data, size_t len)
+{
+	if (!s->over && tks_jscan_feed(s->scan, data, len, NULL) == TKS_JS_BAD)
+		s->over = true;
+}
+
+void tks_askscan_gap(struct tks_askscan *s)
+{
+	s->over = true;
+	s->ask->truncated = true;
+}
+
+void tks_askscan_end(struct tks_askscan *s)
+{
+	if (!s->over && tks_jscan_end(s->scan) == TKS_JS_BAD)
+		s->ask->is_json = false;
+	s->over = true;
+}

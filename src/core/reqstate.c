@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A running request: collects what frames prove and computes the record's figures at the end, by the
+ * definitions of design.md section 1 (docs/records.md repeats them).
+ *
+ * What is kept of a token frame is 16 bytes: its time, its count, its choice and whether bytes are
+ * missing before it. Everything else is counters.
+ */
+#include "reqstate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tokensnoop/stats.h"
+
+enum { TOKEN_TIMES = 262144, CHOICES = 128, ENTRIES_MIN = 16 };
+
+struct entry {
+	int64_t t_ns;
+	int32_t tokens; /* -1: not known */
+	uint16_t choice; /* index into choices */
+	bool hole; /* bytes are missing between the entry before and this one */
+	bool finish; /* stands for the finish frame's token, which has no text */
+};
+
+struct choice {
+	uint32_t index;
+	int64_t token_frames;
+	int64_t known; /* tokens in frames that say their count */
+	bool all_known;
+	int64_t counter; /* cumulative, as last said; -1: never */
+	int64_t t_finish_ns;
+	bool finish_counted; /* the finish frame is an entry */
+	char finish[32];
+	bool pending;
+	struct tks_choice_facts facts; /* of the frame under way */
+};
+
+struct tks_reqstate {
+	struct tks_mem *mem;
+	uint32_t max_times, max_choices;
+	struct tks_request rec;
+	struct entry *entries;
+	size_t nentries, cap_entries;
+	bool entries_cut; /* the limit or memory left entries out */
+	int64_t dropped; /* token frames without an entry */
+	struct choice *choices;
+	size_t nchoices, cap_choices;
+	int64_t counter; /* cumulative over choices, as last said; -1: never */
+	int64_t pending_counter; /* in the frame under way; -1: none */
+	bool counter_base_lost; /* a hole came after the counter was last heard */
+	int64_t total; /* the server's own, TKS_NULL: none */
+	bool hole; /* since the last token frame */
+	bool any_hole, hole_before_first;
+	bool done, error;
+	uint64_t last_send;
+	int64_t last_token_ns;
+	/* Handed out with the record. */
+	int64_t *at;
+	int32_t *in_frame;
+	struct tks_choice *out_choices;
+};
+
+struct tks_reqstate *tks_reqstate_new(struct tks_mem *mem, const struct tks_reqstate_limits *limits)
+{
+	struct tks_reqstate *r = tks_mem_alloc(mem, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->mem = mem;
+	r->max_times = limits && limits->token_times ? limits->token_times : TOKEN_TIMES;
+	r->max_choices = limits && limits->choices ? limits->choices : CHOICES;
+	r->counter = r->pending_counter = -1;
+	r->total = TKS_NULL;
+	tks_request_init(&r->rec);
+	return r;
+}
+
+void tks_reqstate_free(struct tks_reqstate *r)
+{
+	if (!r)
+		return;
+	tks_mem_free(r->mem, r->at, r->nentries * sizeof(*r->at));
+	tks_mem_free(r->mem, r->in_frame, r->nentries * sizeof(*r->in_frame));
+	tks_mem_free(r->mem, r->out_choices, r->nchoices * sizeof(*r->out_choices));
+	tks_mem_free(r->mem, r->entries, r->cap_entries * sizeof(*r->entries));
+	tks_mem_free(r->mem, r->choices, r->cap_choices * sizeof(*r->choices));
+	tks_mem_free(r->mem, r, sizeof(*r));
+}
+
+struct tks_request *tks_reqstate_record(struct tks_reqstate *r)
+{
+	return &r->rec;
+}
+
+bool tks_reqstate_ended(const struct tks_reqstate *r)
+{
+	if (r->done || r->error)
+		return true;
+	for (size_t i = 0; i < r->nchoices; i++) {
+		if (r->choices[i].finish[0])
+			return true;
+	}
+	return false;
+}
+
+/* --- what a frame says --- */
+
+static struct choice *choice_of(struct tks_reqstate *r, uint32_t index)
+{
+	struct choice *c;
+
+	for (size_t i = 0; i < r->nchoices; i++) {
+		if (r->choices[i].index == index)
+			return &r->choices[i];
+	}
+	if (r->nchoices == r->max_choices)
+		return NULL;
+	if (r->nchoices == r->cap_choices) {
+		size_t cap = r->cap_choices ? r->cap_choices * 2 : 1;
+
+		c = tks_mem_resize(r->mem, r->choices, r->cap_choices * sizeof(*c), cap * sizeof(*c));
+		if (!c)
+			return NULL;
+		r->choices = c;
+		r->cap_choices = cap;
+	}
+	c = &r->choices[r->nchoices++];
+	memset(c, 0, sizeof(*c));
+	c->index = index;
+	c->all_known = true;
+	c->counter = -1;
+	c->t_finish_ns = TKS_NULL;
+	return c;
+}
+
+void tks_reqstate_choice(struct tks_reqstate *r, const struct tks_choice_facts *f)
+{
+	struct choice *c = choice_of(r, f->index);
+
+	if (!c) {
+		r->rec.flags |= TKS_F_TRUNCATED;
+		return;
+	}
+	/* Several entries for one choice in one frame are one arrival. */
+	if (c->pending) {
+		c->facts.reasoning = c->facts.reasoning && f->reasoning;
+		c->facts.token |= f->token;
+		c->facts.finish_is_token |= f->finish_is_token;
+		if (f->tokens >= 0)
+			c->facts.tokens = f->tokens + (c->facts.tokens > 0 ? c->facts.tokens : 0);
+		if (f->counter >= 0)
+			c->facts.counter = f->counter;
+		if (f->finish[0])
+			memcpy(c->facts.finish, f->finish, sizeof(f->finish));
+		return;
+	}
+	c->facts = *f;
+	c->pending = true;
+}
+
+void tks_reqstate_usage(struct tks_reqstate *r, const struct tks_usage *u)
+{
+	/* Some servers send a zeroed usage in every frame but the last. */
+	if (u->output_tokens != TKS_NULL && (u->output_tokens > 0 || r->total == TKS_NULL))
+		r->total = u->output_tokens;
+	if (u->prompt_tokens != TKS_NULL && (u->prompt_tokens > 0 || r->rec.prompt_tokens == TKS_NULL))
+		r->rec.prompt_tokens = u->prompt_tokens;
+	if (u->cached_tokens != TKS_NULL)
+		r->rec.cached_tokens = u->cached_tokens;
+	if (u->reasoning_tokens != TKS_NULL)
+		r->rec.reasoning_tokens = u->reasoning_tokens;
+}
+
+void tks_reqstate_counter(struct tks_reqstate *r, int64_t output_tokens)
+{
+	if (output_tokens > r->pending_counter)
+		r->pending_counter = output_tokens;
+}
+
+void tks_reqstate_error(struct tks_reqstate *r, const char *kind, const char *code)
+{
+	r->error = true;
+	snprintf(r->rec.error, sizeof(r->rec.error), "%s%s%s", kind[0] ? kind : code[0] ? "" : "error",
+		 kind[0] && code[0] ? ": " : "", code);
+}
+
+void tks_reqstate_done(struct tks_reqstate *r)
+{
+	r->done = true;
+}
+
+/* --- frames --- */
+
+static int entry_add(struct tks_reqstate *r, const struct entry *e)
+{
+	struct entry *grown;
+
+	if (r->nentries == r->cap_entries) {
+		size_t cap = r->cap_entries ? r->cap_entries * 2 : ENTRIES_MIN;
+
+		if (cap > r->max_times)
+			cap = r->max_times;
+		grown = cap > r->cap_entries ?
+				tks_mem_resize(r->mem, r->entries, r->cap_entries * sizeof(*grown),
+					       cap * sizeof(*grown)) :
+				NULL;
+		if (!grown) {
+			r->entries_cut = true;
+			r->rec.flags |= TKS_F_TRUNCATED;
+			return cap > r->cap_entries ? -ENOMEM : 0;
+		}
+		r->entries = grown;
+		r->cap_entries = cap;
+	}
+	r->entries[r->nentries++] = *e;
+	return 0;
+}
+
+/* Tokens that this frame holds of the choice; -1: not said. Raises the counters. */
+static int32_t tokens_in(struct tks_reqstate *r, struct choice *c, size_t pending)
+{
+	const struct tks_choice_facts *f = &c->facts;
+	int64_t *counter = f->counter >= 0 ? &c->counter : &r->counter;
+	int64_t now = f->counter >= 0 ? f->counter : pending == 1 ? r->pending_counter : -1;
+	int64_t base = *counter, step;
+
+	if (now < 0)
+		return f->tokens;
+	if (now > *counter)
+		*counter = now;
+	if (r->counter_base_lost) {
+		r->counter_base_lost = false;
+		return f->tokens;
+	}
+	step = base < 0 ? now : now - base;
+	if (f->tokens >= 0)
+		return f->tokens;
+	return step < 0 ? 0 : step > INT32_MAX ? INT32_MAX : (int32_t)step;
+}
+
+static void note_finish(struct choice *c, const struct tks_frame_at *at)
+{
+	if (!c->facts.finish[0])
+		return;
+	memcpy(c->finish, c->facts.finish, sizeof(c->finish));
+	c->t_finish_ns = at->t_ns;
+}
+
+static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tks_frame_at *at,
+		       int32_t tokens, bool text)
+{
+	struct entry e = { .t_ns = at->t_ns, .tokens = tokens, .hole = r->hole };
+
+	e.choice = (uint16_t)(c - r->choices);
+	e.finish = !text;
+	if (!r->rec.token_frames)
+		r->hole_before_first = r->any_hole;
+	if (r->rec.token_frames && at->send_id == r->last_send)
+		r->rec.flags |= TKS_F_COALESCED;
+	if (tokens > 1)
+		r->rec.flags |= TKS_F_MULTI_TOKEN;
+	if (r->rec.t_visible_ns == TKS_NULL && !c->facts.reasoning && !r->any_hole)
+		r->rec.t_visible_ns = at->t_ns;
+	r->rec.token_frames++;
+	c->token_frames++;
+	if (tokens < 0)
+		c->all_known = false;
+	else
+		c->known += tokens;
+	if (!text)
+		c->finish_counted = true;
+	r->hole = false;
+	r->last_send = at->send_id;
+	r->last_token_ns = at->t_ns;
+	return entry_add(r, &e);
+}
+
+static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct tks_frame_at *at,
+			size_t pending)
+{
+	int32_t tokens = tokens_in(r, c, pending);
+	bool text = c->facts.token || tokens > 0;
+
+	c->pending = false;
+	note_finish(c, at);
+	if (text || (c->facts.finish[0] && c->facts.finish_is_token))
+		return token_frame(r, c, at, tokens, c->facts.token);
+	return 0;
+}
+
+int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
+{
+	size_t pending = 0;
+	int err = 0;
+
+	r->rec.frames++;
+	for (size_t i = 0; i < r->nchoices; i++)
+		pending += r->choices[i].pending;
+	for (size_t i = 0; i < r->nchoices; i++) {
+		if (r->choices[i].pending && choice_frame(r, &r->choices[i], at, pending))
+			err = -ENOMEM;
+	}
+	/* A count is a total as well, the latest one. */
+	if (r->pending_counter > 0 && (r->total == TKS_NULL || r->pending_counter > r->total))
+		r->total = r->pending_counter;
+	if (pending != 1 && r->pending_counter > r->counter)
+		r->counter = r->pending_counter;
+	r->pending_counter = -1;
+	return err;
+}
+
+void tks_reqstate_hole(struct tks_reqstate *r)
+{
+	for (size_t i = 0; i < r->nchoices; i++)
+		r->choices[i].pending = false;
+	r->pending_counter = -1;
+	r->hole = r->any_hole = true;
+	r->counter_base_lost = true;
+}
+
+/* --- the figures --- */
+
+static bool natural_stop(const char *finish)
+{
+	static const char *const names[] = { "stop", "eos", "eos_token", "end_turn", "tool_calls",
+					     "function_call" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(names[i], finish))
+			return true;
+	}
+	return false;
+}
+
+/* Tokens that the frames account for, one each where they don't say; *known: all of them say. */
+static int64_t accounted(const struct tks_reqstate *r, bool *known)
+{
+	int64_t n = 0;
+
+	*known = r->rec.token_frames > 0;
+	for (size_t i = 0; i < r->nchoices; i++) {
+		const struct choice *c = &r->choices[i];
+
+		*known &= c->all_known;
+	}
+	for (size_t i = 0; i < r->nentries; i++)
+		n += r->entries[i].tokens < 0 ? 1 : r->entries[i].tokens;
+	return n;
+}
+
+/* The total is one more than the frames account for: the end-of-sequence token came with the finish. */
+static bool eos_at_finish(const struct tks_reqstate *r, int64_t seen)
+{
+	const struct choice *c = &r->choices[0];
+
+	return r->nchoices == 1 && r->total == seen + 1 && !c->finish_counted &&
+	       natural_stop(c->finish) && c->t_finish_ns != TKS_NULL;
+}
+
+static void count_tokens(struct tks_reqstate *r, bool *eos)
+{
+	struct tks_request *q = &r->rec;
+	bool known, whole = !r->any_hole && !(q->flags & TKS_F_MID_STREAM) && !r->entries_cut;
+	int64_t seen = accounted(r, &known);
+
+	*eos = whole && r->total != TKS_NULL && eos_at_finish(r, seen);
+	known &= whole;
+	if (r->total != TKS_NULL) {
+		q->tokens = r->total;
+		q->tokens_source = TKS_SRC_USAGE;
+		if (known && (seen == r->total || *eos))
+			q->tokens_source = TKS_SRC_PER_FRAME;
+		else if (known)
+			q->flags |= TKS_F_COUNT_MISMATCH;
+		return;
+	}
+	if (!whole)
+		return;
+	q->tokens = seen;
+	q->tokens_source = known ? TKS_SRC_PER_FRAME : TKS_SRC_FRAMES;
+	if (!q->token_frames) {
+		q->tokens_source = TKS_SRC_NONE;
+		q->tokens = q->streamed == 1 ? 0 : TKS_NULL;
+	} else if (!known) {
+		q->flags |= TKS_F_ESTIMATED;
+	}
+}
+
+static void set_times(struct tks_reqstate *r, bool eos)
+{
+	struct tks_request *q = &r->rec;
+	const struct entry *last;
+
+	for (size_t i = 0; i < r->nchoices; i++) {
+		if (r->choices[i].t_finish_ns > q->t_finish_ns)
+			q->t_finish_ns = r->choices[i].t_finish_ns;
+	}
+	if (!r->nentries)
+		return;
+	last = &r->entries[r->nentries - 1];
+	if (!r->hole_before_first && !(q->flags & TKS_F_MID_STREAM))
+		q->t_first_ns = r->entries[0].t_ns;
+	if (r->entries_cut)
+		return;
+	/* With bytes missing behind it, the last one seen need not be the last one sent. */
+	if (!r->hole) {
+		q->t_last_ns = eos ? q->t_finish_ns : last->t_ns;
+		q->t_last_source = eos || last->finish ? TKS_LAST_FINISH : TKS_LAST_TEXT;
+	}
+}
+
+static int64_t minus(int64_t a, int64_t b)
+{
+	return a == TKS_NULL || b == TKS_NULL ? TKS_NULL : a - b;
+}
+
+static void set_latencies(struct tks_reqstate *r, enum tks_outcome how)
+{
+	struct tks_request *q = &r->rec;
+
+	q->ttft_ns = minus(q->t_first_ns, q->t_request_end_ns);
+	if (q->t_first_ns != TKS_NULL)
+		q->ttft_visible_ns = minus(q->t_visible_ns, q->t_request_end_ns);
+	if (how == TKS_OUT_COMPLETE)
+		q->e2e_ns = minus(q->t_end_ns, q->t_request_end_ns);
+	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 && q->t_first_ns != TKS_NULL &&
+	    q->t_last_ns != TKS_NULL)
+		q->tpot_ns = (q->t_last_ns - q->t_first_ns + (q->tokens - 1) / 2) / (q->tokens - 1);
+}
+
+/* Gaps between consecutive entries of a choice (-1: of all), per token or not. n gaps into v. */
+static size_t gaps(const struct tks_reqstate *r, int choice, bool per_token, int64_t *v)
+{
+	const struct entry *prev = NULL;
+	bool hole = false;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nentries; i++) {
+		const struct entry *e = &r->entries[i];
+		int64_t k = per_token ? e->tokens : 1;
+
+		hole |= e->hole;
+		if (choice >= 0 && e->choice != choice)
+			continue;
+		if (prev && !hole && k > 0)
+			v[n++] = (e->t_ns - prev->t_ns) / k;
+		prev = e;
+		hole = false;
+	}
+	return n;
+}
+
+static void set_gaps(struct tks_reqstate *r)
+{
+	size_t size = r->nentries * sizeof(int64_t);
+	bool known = r->nchoices > 0;
+	int64_t *v;
+
+	if (r->entries_cut || r->nentries < 2)
+		return;
+	v = tks_mem_alloc(r->mem, size);
+	if (!v) {
+		r->rec.flags |= TKS_F_TRUNCATED;
+		return;
+	}
+	for (size_t i = 0; i < r->nchoices; i++)
+		known &= r->choices[i].all_known;
+	tks_gaps_from(v, gaps(r, -1, false, v), &r->rec.itl);
+	if (known)
+		tks_gaps_from(v, gaps(r, -1, true, v), &r->rec.itl_per_token);
+	for (size_t i = 0; r->out_choices && i < r->nchoices; i++)
+		tks_gaps_from(v, gaps(r, (int)i, false, v), &r->out_choices[i].itl);
+	tks_mem_free(r->mem, v, size);
+}
+
+static void choice_out(const struct tks_reqstate *r, size_t i, struct tks_choice *o)
+{
+	const struct choice *c = &r->choices[i];
+	int64_t first = TKS_NULL, last = TKS_NULL;
+	bool whole = !r->any_hole && !r->entries_cut && !(r->rec.flags & TKS_F_MID_STREAM);
+
+	o->index = c->index;
+	o->token_frames = c->token_frames;
+	o->tokens = whole && c->all_known && c->token_frames ? c->known : TKS_NULL;
+	o->tpot_ns = TKS_NULL;
+	memcpy(o->finish, c->finish, sizeof(o->finish));
+	for (size_t k = 0; k < r->nentries; k++) {
+		if (r->entries[k].choice != i)
+			continue;
+		if (first == TKS_NULL)
+			first = r->entries[k].t_ns;
+		last = r->entries[k].t_ns;
+	}
+	if (o->tokens != TKS_NULL && o->tokens > 1)
+		o->tpot_ns = (last - first) / (o->tokens - 1);
+}
+
+static void set_choices(struct tks_reqstate *r)
+{
+	if (r->nchoices < 2)
+		return;
+	r->out_choices = tks_mem_alloc(r->mem, r->nchoices * sizeof(*r->out_choices));
+	if (!r->out_choices) {
+		r->rec.flags |= TKS_F_TRUNCATED;
+		return;
+	}
+	for (size_t i = 0; i < r->nchoices; i++)
+		choice_out(r, i, &r->out_choices[i]);
+	r->rec.choices = r->out_choices;
+	r->rec.nchoices = r->nchoices;
+}
+
+/* The series, for reporters. */
+static void set_series(struct tks_reqstate *r)
+{
+	bool any_known = false;
+
+	if (!r->nentries)
+		return;
+	r->at = tks_mem_alloc(r->mem, r->nentries * sizeof(*r->at));
+	r->in_frame = tks_mem_alloc(r->mem, r->nentries * sizeof(*r->in_frame));
+	if (!r->at || !r->in_frame) {
+		r->rec.flags |= TKS_F_TRUNCATED;
+		return;
+	}
+	for (size_t i = 0; i < r->nentries; i++) {
+		r->at[i] = r->entries[i].t_ns;
+		r->in_frame[i] = r->entries[i].tokens;
+		any_known |= r->entries[i].tokens >= 0;
+	}
+	r->rec.token_at_ns = r->at;
+	r->rec.tokens_in_frame = any_known ? r->in_frame : NULL;
+	r->rec.ntoken_at = r->nentries;
+}
+
+static void set_finish(struct tks_reqstate *r, enum tks_outcome how)
+{
+	static const char *const names[] = { [TKS_OUT_COMPLETE] = "", [TKS_OUT_ABORTED] = "aborted",
+					     [TKS_OUT_CUT] = "cut", [TKS_OUT_OPEN] = "open" };
+	struct tks_request *q = &r->rec;
+	const char *finish = r->nchoices ? r->choices[0].finish : "";
+
+	if (r->error)
+		finish = "error";
+	else if (!finish[0] && !r->done)
+		finish = names[how];
+	snprintf(q->finish, sizeof(q->finish), "%s", finish);
+}
+
+const struct tks_request *tks_reqstate_finish(struct tks_reqstate *r, enum tks_outcome how)
+{
+	bool eos = false;
+
+	if (r->any_hole && !(r->rec.flags & TKS_F_MID_STREAM))
+		r->rec.flags |= TKS_F_LOST;
+	count_tokens(r, &eos);
+	set_finish(r, how);
+	if (r->rec.streamed == 0)
+		return &r->rec;
+	set_times(r, eos);
+	set_latencies(r, how);
+	set_choices(r);
+	set_gaps(r);
+	set_series(r);
+	return &r->rec;
+}

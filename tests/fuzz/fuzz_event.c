@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Ring records of any bytes. Whatever is taken for an event keeps what event.h promises, and its
+ * data lie within the record.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokensnoop/event.h"
+#include "tokensnoop/record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int cond)
+{
+	if (!cond)
+		abort();
+}
+
+static void check_event(const struct tks_event *ev, const uint8_t *rec, size_t size)
+{
+	char buf[TKS_ENDPOINT_STR];
+
+	check(ev->kind >= TKS_EV_OPEN && ev->kind <= TKS_EV_CLOSE);
+	check(ev->dir == TKS_RX || ev->dir == TKS_TX);
+	check(ev->role <= TKS_ROLE_CLIENT && ev->conn != 0);
+	check(memchr(ev->proc.comm, 0, sizeof(ev->proc.comm)) != NULL);
+	check(strlen(tks_endpoint_str(&ev->local, buf)) < sizeof(buf));
+	check(strlen(tks_endpoint_str(&ev->peer, buf)) < sizeof(buf) && buf[0] != '?');
+	if (ev->kind != TKS_EV_DATA) {
+		check(!ev->len && !ev->cap && !ev->data);
+		return;
+	}
+	check(ev->cap <= ev->len && ev->cap <= TKS_DATA_CAP);
+	check(ev->data >= rec && ev->data + ev->cap <= rec + size);
+	check(ev->dir == TKS_TX || !ev->ret_ns);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct tks_event ev;
+
+	memset(&ev, 0xa5, sizeof(ev));
+	if (!tks_event_decode(data, size, &ev))
+		check_event(&ev, data, size);
+	return 0;
+}

@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Get one of Debian's stock cloud kernels and print the folder it lies in.
+#
+#   fetch.sh LABEL        LABEL is 5.10, 6.1, 6.12 or 7.x (newest of sid)
+#   fetch.sh --list       print the labels
+#   TKS_REFRESH=1         fetch again although the cache has one
+#   TKS_CACHE=DIR         cache folder (default: build/cache of this source tree)
+#   TKS_DEBIAN_MIRROR=URI mirror, if the host's apt sources name none for Debian's main archive
+#
+# The folder then holds `vmlinuz`, `config` and `package` ("NAME VERSION"). The label picks a suite and a
+# pattern for package names; the newest match is taken, so a point release needs no change here. apt
+# runs with lists and caches of its own: the host's apt state isn't touched, nothing gets installed,
+# and signatures are verified as usual.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${TKS_CACHE:-$here/../../build/cache}/kernels
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+die()
+{
+	echo "fetch.sh: $*" >&2
+	exit 1
+}
+
+# Newer packages call the kernel image "linux-binary"; "unsigned" is the same code without the
+# secure-boot signature, which qemu doesn't look at.
+case "${1:-}" in
+--list)
+	printf '%s\n' 5.10 6.1 6.12 7.x
+	exit 0
+	;;
+5.10) suite=bullseye version='5\.10\.' ;;
+6.1) suite=bookworm version='6\.1\.' ;;
+6.12) suite=trixie version='6\.12\.' ;;
+7.x) suite=sid version='[0-9]+\.[0-9]+' ;;
+*) die "usage: fetch.sh 5.10|6.1|6.12|7.x|--list" ;;
+esac
+label=$1
+pattern="^linux-(image-${version}[^ ]*-cloud-amd64-unsigned|binary-unsigned-${version}[^ ]*-cloud-amd64)\$"
+
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+exec 9>"$cache/.lock"
+flock 9
+if [ -z "${TKS_REFRESH:-}" ] && [ -s "$cache/$label/vmlinuz" ]; then
+	echo "$cache/$label"
+	exit 0
+fi
+
+for tool in apt-get apt-cache dpkg; do
+	command -v "$tool" >/dev/null || die "$tool not found: this needs a Debian host"
+done
+[ -r "$keyring" ] || die "$keyring not found: apt-get install debian-archive-keyring"
+
+# The host's own mirror of Debian's main archive; security and third-party archives don't have
+# all the suites.
+mirror=${TKS_DEBIAN_MIRROR:-}
+if [ -z "$mirror" ]; then
+	# shellcheck disable=SC2016 # apt's own placeholders
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+		grep -E '/debian/?$' | head -n 1)
+fi
+[ -n "$mirror" ] || die "apt's sources name no Debian mirror: set TKS_DEBIAN_MIRROR"
+
+work=$(mktemp -d "$cache/.fetch.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/root"
+echo "deb [arch=amd64 signed-by=$keyring] $mirror $suite main" >"$work/sources.list"
+# Hooks that the host runs after an update are none of this script's business.
+cat >"$work/apt.conf" <<CONF
+#clear APT::Update;
+#clear DPkg::Post-Invoke;
+#clear DPkg::Pre-Install-Pkgs;
+Dir::Etc::sourcelist "$work/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State::lists "$work/lists";
+Dir::State::status "$work/status";
+Dir::Cache "$work/cache";
+APT::Architecture "amd64";
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Retries "3";
+CONF
+: >"$work/status"
+
+apt-get -qq -c "$work/apt.conf" update >&2 || die "apt-get update of $suite failed"
+package=$(apt-cache -c "$work/apt.conf" pkgnames linux- | grep -E "$pattern" | sort -V | tail -n 1)
+[ -n "$package" ] || die "$suite has no package that matches $pattern"
+(cd "$work" && apt-get -qq -c "$work/apt.conf" download "$package" >&2) ||
+	die "cannot download $package"
+dpkg -x "$work"/*.deb "$work/root"
+# shellcheck disable=SC2016 # dpkg's own placeholders
+dpkg-deb -W --showformat='${Package} ${Version}\n' "$work"/*.deb >"$work/package"
+
+image=$(find "$work/root" -name 'vmlinuz*' -type f | head -n 1)
+[ -n "$image" ] || die "no vmlinuz in $package"
+config=$(find "$work/root" -name 'config-*' -type f | head -n 1)
+mkdir "$work/new"
+cp "$image" "$work/new/vmlinuz"
+if [ -n "$config" ]; then cp "$config" "$work/new/config"; fi
+mv "$work/package" "$work/new/package"
+rm -rf "${cache:?}/$label"
+mv "$work/new" "$cache/$label"
+echo "$cache/$label"

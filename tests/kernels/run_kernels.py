@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Runs the tracer under Debian's stock kernels, each in its own virtual machine. TAP on standard output.
+
+usage: run_kernels.py [--build DIR] [--keep DIR] [--jobs N] [LABEL...]      default: all labels of fetch.sh
+
+In each guest: tokensnoop doctor, a trace of the truth server for each send hook that is to work there, one with
+the hook it takes by itself, and with that one the sender zoo (build/tests/zoo), if it was built. expected/LABEL says which hooks
+must work and which must be chosen: a fallback nobody expected is a failure, not a success. What the
+tracer recorded is held against the truth server's own log: it read the same clock before and after each write of
+a token, so every token's time must lie between the two.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import vm
+
+HERE = pathlib.Path(__file__).resolve().parent
+HOOKS = ("fentry", "tp_btf", "kprobe", "syscall")
+# Emulated, libbpf takes about ten seconds to load an object: it reads all of the kernel's BTF each time.
+GUEST_SECONDS = 480
+# The sender zoo's modes whose path through the kernel changed between versions; all of them run in tests/live.
+ZOO_MODES = ("writev1024", "partial", "sendfile", "splice", "zerocopy", "io_uring")
+# Flags of a record that say that something is missing from it.
+BAD_FLAGS = {"blind", "count_mismatch", "lost", "mid_stream", "opaque", "truncated"}
+
+# name: (requests, keys of each request). Primes, so that no two counts can be taken for each other.
+WORKLOADS = {
+    "1plain": (7, {"stream": "true", "max_tokens": 13, "gap_us": 500}),
+    "2fast": (3, {"stream": "true", "max_tokens": 211, "gap_us": 0}),
+    "3slow": (2, {"stream": "true", "max_tokens": 5, "gap_us": 20000}),
+}
+
+
+# --- TAP -----------------------------------------------------------------------------------------
+
+
+class Tap:
+    """Counts and prints results; diagnostics go before the line they belong to."""
+
+    def __init__(self):
+        self.n = self.failed = self.skipped = 0
+
+    def result(self, name, problems, skip=""):
+        self.n += 1
+        for line in problems[:20]:
+            print(f"# {name}: {line}")
+        self.failed += bool(problems)
+        self.skipped += bool(skip and not problems)
+        print(f"{'not ok' if problems else 'ok'} {self.n} - {name}{f' # SKIP {skip}' if skip else ''}", flush=True)
+
+    def end(self):
+        print(f"1..{self.n}")
+        passed = self.n - self.failed - self.skipped
+        print(f"# {passed} passed, {self.failed} failed, {self.skipped} skipped")
+        return 1 if self.failed or not self.n else 0
+
+
+# --- what is expected ----------------------------------------------------------------------------
+
+
+def read_expected(path):
+    """{"send": hook, "works": [hooks]} of an expected/ file."""
+    lines = [l.partition("=") for l in path.read_text().splitlines() if l and not l.startswith("#")]
+    keys = {k: v.split() for k, _, v in lines}
+    if set(keys) != {"send", "works"} or len(keys["send"]) != 1 or set(keys["works"]) - set(HOOKS):
+        raise vm.Error(f"{path}: not send=HOOK and works=HOOK...")
+    return {"send": keys["send"][0], "works": keys["works"]}
+
+
+def check_doctor(text, status, expected):
+    """Problems with the doctor's table: its lines are "send HOOK chosen|works|no ..."."""
+    rows = dict(re.findall(r"^send\s+(\S+)\s+(chosen|works|no)\b", text, re.M))
+    chosen = [h for h, v in rows.items() if v == "chosen"]
+    works = sorted(h for h, v in rows.items() if v != "no")
+    problems = []
+    if status != "0":
+        problems.append(f"exit status {status}")
+    if chosen != [expected["send"]]:
+        problems.append(f"chose {chosen or 'no send hook'}, expected {expected['send']}")
+    if works != sorted(expected["works"]):
+        problems.append(f"working send hooks: {works}, expected {sorted(expected['works'])}")
+    return problems
+
+
+def check_ready(err, hook):
+    """The tracer names the hook that it attached."""
+    line = re.search(r"^tokensnoop: ready.*", err, re.M)
+    if not line:
+        return ["never ready: " + (err.strip() or "no message")]
+    if not re.search(rf"\bsend[= ]{hook}\b", line[0]):
+        return [f"{line[0]!r}: not with send hook {hook}"]
+    return []
+
+
+# --- records against the server's log ------------------------------------------------------------
+
+
+def parse_log(text):
+    """The truth server's log: [{"tokens": [(before_ns, after_ns), ...]}], a request each, as they came.
+
+    Lines: {"request":N,"token":K,"before_ns":B,"after_ns":A}
+    """
+    requests = {}
+    for line in text.splitlines():
+        o = json.loads(line)
+        if "token" in o:
+            requests.setdefault(o["request"], []).append((o["before_ns"], o["after_ns"]))
+    return [{"tokens": t} for _, t in sorted(requests.items())]
+
+
+def check_record(r, truth, want_tokens):
+    """Problems of one record against its request's entry in the log."""
+    problems = []
+    times = r.get("tokens_at_ns") or []
+    if r.get("status") != 200 or not r.get("streamed"):
+        problems.append(f"status {r.get('status')}, streamed {r.get('streamed')}")
+    if r.get("tokens") != want_tokens or len(truth["tokens"]) != want_tokens:
+        problems.append(f"{r.get('tokens')} tokens, asked for {want_tokens}, sent {len(truth['tokens'])}")
+    if len(times) != len(truth["tokens"]):
+        return problems + [f"{len(times)} token times, the server wrote {len(truth['tokens'])}"]
+    if BAD_FLAGS & set(r.get("flags", [])):
+        problems.append(f"flags {r['flags']}")
+    for i, (t, (before, after)) in enumerate(zip(times, truth["tokens"])):
+        if not before <= t <= after:
+            problems.append(f"token {i} at {t}: {before - t} ns too early" if t < before
+                            else f"token {i} at {t}: {t - after} ns too late")  # fmt: skip
+    if want_tokens > 1 and r.get("tpot_ns") is not None:
+        tpot = (r["t_last_ns"] - r["t_first_ns"]) / (want_tokens - 1)
+        if abs(r["tpot_ns"] - tpot) > 1:
+            problems.append(f"tpot {r['tpot_ns']}, its own times give {tpot:.0f}")
+    return problems
+
+
+def check_records(jsonl, log, workloads):
+    """Problems of a trace's records: workloads is [(requests, keys)] in the order they were run."""
+    records = [r for r in map(json.loads, jsonl.splitlines()) if r.get("type") == "request"]
+    records.sort(key=lambda r: r["t_request_ns"])
+    truth = parse_log(log)
+    want = [int(keys["max_tokens"]) for n, keys in workloads for _ in range(n)]
+    if not len(records) == len(truth) == len(want):
+        return [f"{len(records)} records, {len(truth)} requests in the log, {len(want)} made"]
+    problems = []
+    for i, (r, t, n) in enumerate(zip(records, truth, want)):
+        problems += [f"request {i}: {p}" for p in check_record(r, t, n)]
+    return problems
+
+
+# --- one kernel ----------------------------------------------------------------------------------
+
+
+def text_of(path):
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
+def check_trace(folder, hook):
+    """Problems of the traced run in `folder`, made with `hook`."""
+    err = text_of(folder / "tool.err")
+    problems = check_ready(err, hook)
+    if problems:
+        return problems
+    status = text_of(folder / "tool.status").strip()
+    if status != "0":
+        problems.append(f"tokensnoop: exit status {status}: {err.strip()[-300:]}")
+    for name in WORKLOADS:
+        if text_of(folder / f"client.{name}.status").strip() != "0":
+            problems.append(f"client {name}: {text_of(folder / f'client.{name}').strip()[-200:]}")
+    try:
+        problems += check_records(text_of(folder / "records.jsonl"), text_of(folder / "log"), list(WORKLOADS.values()))
+    except (ValueError, KeyError, TypeError) as e:
+        problems.append(f"records or log can't be read: {e!r}")
+    return problems
+
+
+def check_zoo(text, mode, hook):
+    """Problems of one mode in the sender zoo's output: a line "# MODE: figures", then its TAP line."""
+    line = re.search(rf"^(not )?ok \d+ - zoo\.(\w+)\.{mode}\b.*", text, re.M)
+    if not line:
+        return ["not run: " + (text.strip()[-200:] or "no output")]
+    figures = re.findall(rf"^# ({mode}: .*|no send hook .*)", text, re.M)
+    problems = figures or ["failed"] if line[1] else []
+    return problems + ([f"ran with {line[2]}, not {hook}"] if line[2] != hook else [])
+
+
+def guest_script(expected, zoo):
+    hooks = " ".join(["default", *expected["works"]])
+    modes = " ".join(ZOO_MODES) if zoo else ""
+    return f"HOOKS='{hooks}'\nWORKLOADS=/etc/workloads\nZOO='{modes}'\n" + (HERE / "guest.sh").read_text()
+
+
+def workload_files():
+    words = {w: [str(n), *(f"{k}={v}" for k, v in keys.items())] for w, (n, keys) in WORKLOADS.items()}
+    return {f"/etc/workloads/{w}": " ".join(v).encode() + b"\n" for w, v in words.items()}
+
+
+def boot_kernel(label, programs, keep):
+    expected = read_expected(HERE / "expected" / label)
+    script = guest_script(expected, "/bin/zoo" in programs)
+    return expected, vm.boot(label, script, programs, workload_files(), GUEST_SECONDS, keep / label)
+
+
+def judge_kernel(tap, label, expected, r, zoo):
+    name, out = f"kernels.{label}", r.files
+    package = text_of(pathlib.Path(vm.kernel_image(label)).parent / "package").strip()
+    print(f"# {label}: {package}: {r.seconds:.0f} s; {out}")
+    tap.result(f"{name}.boot", [r.problem] if r.problem else [])
+    tap.result(f"{name}.log_clean", r.splats())
+    if not r.booted:
+        return
+    status = text_of(out / "doctor.status").strip()
+    tap.result(f"{name}.doctor", check_doctor(text_of(out / "doctor.out"), status, expected))
+    for hook in ("default", *expected["works"]):
+        want = expected["send"] if hook == "default" else hook
+        tap.result(f"{name}.trace.{hook}", check_trace(out / f"trace.{hook}", want))
+    for mode in ZOO_MODES:
+        if zoo:
+            tap.result(f"{name}.zoo.{mode}", check_zoo(text_of(out / "zoo.out"), mode, expected["send"]))
+        else:
+            tap.result(f"{name}.zoo.{mode}", [], skip="no zoo in the build folder")
+    left = text_of(out / "left").splitlines() if (out / "left").exists() else ["not looked"]
+    tap.result(f"{name}.nothing_left", left)
+
+
+# --- set-up --------------------------------------------------------------------------------------
+
+
+def build_client(build):
+    """kclient, made here so that this folder needs nothing from the Makefile."""
+    source, target = HERE / "kclient.c", build / "tests" / "kclient"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        cc = os.environ.get("CC", "cc").split()
+        subprocess.run([*cc, "-D_GNU_SOURCE", "-O2", "-Wall", "-o", target, source], check=True)
+    return target
+
+
+def find_programs(build):
+    """{path in the guest: path on the host}; the sender zoo may be missing."""
+    bpftool = shutil.which("bpftool", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    programs = {
+        "/bin/tokensnoop": build / "tokensnoop",
+        "/bin/truth_server": build / "tests" / "truth_server",
+        "/bin/kclient": build_client(build),
+        "/bin/bpftool": pathlib.Path(bpftool or "bpftool"),
+        "/bin/zoo": build / "tests" / "zoo",
+    }
+    if not programs["/bin/zoo"].exists():
+        del programs["/bin/zoo"]
+    missing = [str(p) for p in programs.values() if not p.exists()]
+    return programs, [f"{p} is missing" for p in missing]
+
+
+def main(argv):
+    ap = argparse.ArgumentParser(usage=__doc__)
+    ap.add_argument("--build", type=pathlib.Path, default=HERE / "../../build")
+    ap.add_argument("--keep", type=pathlib.Path, help="folder for logs and results")
+    ap.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    ap.add_argument("labels", nargs="*")
+    a = ap.parse_args(argv)
+    build = a.build.resolve()
+    fetch = subprocess.run([HERE / "fetch.sh", "--list"], capture_output=True, text=True, check=True)
+    tap = Tap()
+    programs, missing = find_programs(build)
+    tap.result("kernels.programs", missing)
+    labels = (a.labels or fetch.stdout.split()) if not missing else []
+    keep = (a.keep or build / "tests/kernels").resolve()
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        runs = [(l, pool.submit(boot_kernel, l, programs, keep)) for l in labels]
+        for label, run in runs:
+            try:
+                judge_kernel(tap, label, *run.result(), "/bin/zoo" in programs)
+            except (vm.Error, OSError) as e:
+                tap.result(f"kernels.{label}.boot", [str(e)])
+    return tap.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

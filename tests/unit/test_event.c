@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Ring records to events: every kind, every contradiction that a record can hold, addresses. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tokensnoop/event.h"
+#include "tokensnoop/record.h"
+
+struct record {
+	struct tks_rec r;
+	uint8_t data[32];
+};
+
+/* A sane data record with 5 of 7 bytes captured. */
+static struct record sane(uint16_t kind)
+{
+	struct record rec = {
+		.r = { .size = sizeof(struct tks_rec) + 5,
+		       .kind = kind,
+		       .ts_ns = 100,
+		       .ret_ns = 120,
+		       .cookie = 77,
+		       .cgroup = 9,
+		       .seq = 1000,
+		       .len = 7,
+		       .cap = 5,
+		       .lost = 3,
+		       .netns = 4026531840u,
+		       .pid = 12,
+		       .tid = 13,
+		       .family = AF_INET,
+		       .lport = 8000,
+		       .rport = 40000,
+		       .laddr = { 127, 0, 0, 1 },
+		       .raddr = { 10, 0, 0, 2 },
+		       .comm = "uvicorn" },
+		.data = "hello",
+	};
+
+	return rec;
+}
+
+static struct record sane_conn(uint16_t state)
+{
+	struct record rec = sane(TKS_REC_CONN);
+
+	rec.r.size = sizeof(struct tks_rec);
+	rec.r.len = rec.r.cap = 0;
+	rec.r.state = state;
+	rec.r.rcv_seq = 2000;
+	return rec;
+}
+
+static int decode(const struct record *rec, struct tks_event *ev)
+{
+	return tks_event_decode(rec, rec->r.size, ev);
+}
+
+static void a_send(void **state)
+{
+	struct record rec = sane(TKS_REC_TX);
+	struct tks_event ev;
+
+	(void)state;
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_DATA);
+	assert_int_equal(ev.dir, TKS_TX);
+	assert_int_equal(ev.role, TKS_ROLE_UNKNOWN);
+	assert_int_equal(ev.ts_ns, 100);
+	assert_int_equal(ev.ret_ns, 120);
+	assert_int_equal(ev.conn, 77);
+	assert_int_equal(ev.netns, 4026531840u);
+	assert_int_equal(ev.seq, 1000);
+	assert_int_equal(ev.len, 7);
+	assert_int_equal(ev.cap, 5);
+	assert_ptr_equal(ev.data, rec.data);
+	assert_int_equal(ev.lost, 3);
+	assert_int_equal(ev.proc.pid, 12);
+	assert_int_equal(ev.proc.tid, 13);
+	assert_int_equal(ev.proc.cgroup, 9);
+	assert_string_equal(ev.proc.comm, "uvicorn");
+	assert_int_equal(ev.local.port, 8000);
+	assert_int_equal(ev.peer.port, 40000);
+	assert_int_equal(ev.peer.addr[3], 2);
+	assert_false(ev.unsure);
+}
+
+static void a_packet(void **state)
+{
+	struct record rec = sane(TKS_REC_RX);
+	struct tks_event ev;
+
+	(void)state;
+	rec.r.flags = TKS_RECF_UNSURE | TKS_RECF_CONT;
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_DATA);
+	assert_int_equal(ev.dir, TKS_RX);
+	assert_int_equal(ev.ret_ns, 0);
+	assert_true(ev.unsure);
+}
+
+static void connection_states(void **state)
+{
+	struct tks_event ev;
+	struct record rec;
+
+	(void)state;
+	rec = sane_conn(TKS_CONN_ACCEPTED);
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_OPEN);
+	assert_int_equal(ev.role, TKS_ROLE_SERVER);
+	assert_int_equal(ev.tx_seq, 1000);
+	assert_int_equal(ev.rx_seq, 2000);
+	assert_int_equal(ev.len, 0);
+
+	rec = sane_conn(TKS_CONN_CONNECTED);
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_OPEN);
+	assert_int_equal(ev.role, TKS_ROLE_CLIENT);
+
+	rec = sane_conn(TKS_CONN_PEER_FIN);
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_FIN);
+	assert_int_equal(ev.dir, TKS_RX);
+	assert_int_equal(ev.seq, 2000);
+
+	rec = sane_conn(TKS_CONN_LOCAL_FIN);
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_FIN);
+	assert_int_equal(ev.dir, TKS_TX);
+	assert_int_equal(ev.seq, 1000);
+
+	rec = sane_conn(TKS_CONN_CLOSED);
+	rec.r.err = ECONNRESET;
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_CLOSE);
+	assert_true(ev.seq_known);
+	assert_int_equal(ev.tx_seq, 1000);
+	assert_int_equal(ev.rx_seq, 2000);
+	assert_int_equal(ev.err, ECONNRESET);
+}
+
+static void assert_bad(const struct record *rec, size_t size)
+{
+	struct tks_event ev;
+
+	assert_int_equal(tks_event_decode(rec, size, &ev), -EBADMSG);
+}
+
+static void sizes_that_contradict(void **state)
+{
+	struct record rec = sane(TKS_REC_TX);
+	size_t whole = rec.r.size;
+	struct tks_event ev;
+
+	(void)state;
+	for (size_t size = 0; size < whole; size++)
+		assert_bad(&rec, size);
+	assert_int_equal(tks_event_decode(&rec, whole + 3, &ev), 0); /* padding behind it */
+
+	rec = sane(TKS_REC_TX);
+	rec.r.size = sizeof(struct tks_rec) - 1;
+	assert_bad(&rec, whole);
+	rec = sane(TKS_REC_TX);
+	rec.r.size = 0;
+	assert_bad(&rec, whole);
+	rec = sane(TKS_REC_TX);
+	rec.r.cap = 6; /* more than follows */
+	assert_bad(&rec, whole);
+	rec = sane(TKS_REC_TX);
+	rec.r.len = 4; /* less than was captured */
+	assert_bad(&rec, whole);
+	rec = sane(TKS_REC_TX);
+	rec.r.cap = UINT32_MAX;
+	rec.r.len = UINT32_MAX;
+	assert_bad(&rec, whole);
+	rec = sane_conn(TKS_CONN_CLOSED);
+	rec.r.len = 1;
+	assert_bad(&rec, rec.r.size);
+}
+
+static void capture_limit(void **state)
+{
+	static struct {
+		struct tks_rec r;
+		uint8_t data[TKS_DATA_CAP + 1];
+	} big;
+	struct tks_event ev;
+
+	(void)state;
+	big.r = sane(TKS_REC_TX).r;
+	big.r.len = big.r.cap = TKS_DATA_CAP;
+	big.r.size = sizeof(big.r) + TKS_DATA_CAP;
+	assert_int_equal(tks_event_decode(&big, big.r.size, &ev), 0);
+	big.r.len = big.r.cap = TKS_DATA_CAP + 1;
+	big.r.size++;
+	assert_int_equal(tks_event_decode(&big, big.r.size, &ev), -EBADMSG);
+}
+
+static void fields_out_of_range(void **state)
+{
+	struct record rec;
+
+	(void)state;
+	for (int kind = 0; kind < 3; kind++) {
+		static const uint16_t bad[] = { 0, 4, 0xffff };
+
+		rec = sane(bad[kind]);
+		assert_bad(&rec, rec.r.size);
+	}
+	rec = sane_conn(0);
+	assert_bad(&rec, rec.r.size);
+	rec = sane_conn(TKS_CONN_CLOSED + 1);
+	assert_bad(&rec, rec.r.size);
+	rec = sane(TKS_REC_TX);
+	rec.r.family = 0;
+	assert_bad(&rec, rec.r.size);
+	rec.r.family = AF_UNIX;
+	assert_bad(&rec, rec.r.size);
+	rec = sane(TKS_REC_TX);
+	memset(rec.r.comm, 'x', sizeof(rec.r.comm));
+	assert_bad(&rec, rec.r.size);
+	rec = sane(TKS_REC_TX);
+	rec.r.cookie = 0;
+	assert_bad(&rec, rec.r.size);
+}
+
+static void a_connection_without_key_is_no_event(void **state)
+{
+	struct record rec = sane(TKS_REC_RX);
+	struct tks_event ev;
+
+	(void)state;
+	rec.r.cookie = 0;
+	rec.r.flags = TKS_RECF_LISTENER;
+	assert_int_equal(decode(&rec, &ev), -ENOENT);
+}
+
+static void a_record_may_lie_anywhere(void **state)
+{
+	struct record rec = sane(TKS_REC_TX);
+	uint8_t buf[sizeof(rec) + 1];
+	struct tks_event ev;
+
+	(void)state;
+	memcpy(buf + 1, &rec, sizeof(rec));
+	assert_int_equal(tks_event_decode(buf + 1, rec.r.size, &ev), 0);
+	assert_int_equal(ev.conn, 77);
+	assert_memory_equal(ev.data, "hello", 5);
+}
+
+static void only_four_bytes_of_an_ipv4_address(void **state)
+{
+	struct record rec = sane(TKS_REC_TX);
+	static const uint8_t zero[12];
+	struct tks_event ev;
+
+	(void)state;
+	memset(rec.r.laddr + 4, 0xee, 12);
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_memory_equal(ev.local.addr + 4, zero, 12);
+}
+
+static void assert_text(int family, const char *addr, uint16_t port, const char *text)
+{
+	struct tks_endpoint ep = { .family = (uint16_t)family, .port = port };
+	char buf[TKS_ENDPOINT_STR];
+
+	assert_int_equal(inet_pton(family, addr, ep.addr), 1);
+	assert_ptr_equal(tks_endpoint_str(&ep, buf), buf);
+	assert_string_equal(buf, text);
+}
+
+static void endpoints_as_text(void **state)
+{
+	struct tks_endpoint none = { 0 };
+	char buf[TKS_ENDPOINT_STR];
+
+	(void)state;
+	assert_text(AF_INET, "127.0.0.1", 8000, "127.0.0.1:8000");
+	assert_text(AF_INET, "255.255.255.255", 65535, "255.255.255.255:65535");
+	assert_text(AF_INET6, "::1", 0, "[::1]:0");
+	assert_text(AF_INET6, "2001:db8::7", 443, "[2001:db8::7]:443");
+	assert_text(AF_INET6, "::ffff:10.1.2.3", 80, "10.1.2.3:80");
+	assert_text(AF_INET6, "fd00:1111:2222:3333:4444:5555:6666:7777", 65535,
+		    "[fd00:1111:2222:3333:4444:5555:6666:7777]:65535");
+	assert_string_equal(tks_endpoint_str(&none, buf), "?");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_send),
+		cmocka_unit_test(a_packet),
+		cmocka_unit_test(connection_states),
+		cmocka_unit_test(sizes_that_contradict),
+		cmocka_unit_test(capture_limit),
+		cmocka_unit_test(fields_out_of_range),
+		cmocka_unit_test(a_connection_without_key_is_no_event),
+		cmocka_unit_test(a_record_may_lie_anywhere),
+		cmocka_unit_test(only_four_bytes_of_an_ipv4_address),
+		cmocka_unit_test(endpoints_as_text),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
