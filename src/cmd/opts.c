@@ -180,8 +180,9 @@ static int set_seconds(struct parse *p, const struct match *m, const char *value
 	while (ok && decimals++ < 9)
 		frac *= 10;
 	if (!ok || sec < m->row->min || sec >= m->row->max || (!sec && !frac))
-		return wrong(p, "--%s: \"%.64s\" is not a number of seconds above 0", m->row->name,
-			     value);
+		return wrong(
+			p, "--%s: \"%.64s\" is not a number of seconds above 0 and below %" PRIu64,
+			m->row->name, value, m->row->max);
 	*(int64_t *)m->target = (int64_t)(sec * 1000000000u + frac);
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What a request asked for: the few members of its JSON body that the figures need. The prompt itself is stepped
- * over; nothing of it is kept.
+ * What a request asked for: the few members of its JSON body that the figures need. The prompt
+ * itself is stepped over; nothing of it is kept.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Concurrency as a step function of time, one an address: a sorted array of its steps. A step is
- * {time, how far up or down}; a query walks the steps of its window. Steps may be entered late, near the end.
- * What nobody asks about any more is folded into the level at the array's start.
+ * {time, how far up or down}; a query walks the steps of its window. Steps may be entered late,
+ * near the end. What nobody asks about any more is folded into the level at the array's start.
  */
 #include "concurrency.h"
 
@@ -67,7 +67,8 @@ static bool same(const struct address *a, uint32_t netns, const struct tks_endpo
 	       !memcmp(a->addr.addr, addr->addr, len);
 }
 
-static struct address *find(const struct tks_conc *c, uint32_t netns, const struct tks_endpoint *addr)
+static struct address *find(const struct tks_conc *c, uint32_t netns,
+			    const struct tks_endpoint *addr)
 {
 	struct address *a = c->addresses;
 
@@ -135,7 +136,8 @@ static int step(struct tks_conc *c, uint32_t netns, const struct tks_endpoint *a
 	return 0;
 }
 
-int tks_conc_begin(struct tks_conc *c, uint32_t netns, const struct tks_endpoint *addr, int64_t t_ns)
+int tks_conc_begin(struct tks_conc *c, uint32_t netns, const struct tks_endpoint *addr,
+		   int64_t t_ns)
 {
 	return step(c, netns, addr, t_ns, 1);
 }
@@ -155,7 +157,8 @@ static int64_t level_at(const struct address *a, int64_t t)
 }
 
 int tks_conc_query(const struct tks_conc *c, uint32_t netns, const struct tks_endpoint *addr,
-		   int64_t at, int64_t from, int64_t to, int64_t *at_start, double *mean, int64_t *max)
+		   int64_t at, int64_t from, int64_t to, int64_t *at_start, double *mean,
+		   int64_t *max)
 {
 	const struct address *a = find(c, netns, addr);
 	int64_t level, t = from;

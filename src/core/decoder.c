@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A response's body to facts: framing by content type, then the dialect by the shape of the first documents,
- * then its scanner.
+ * A response's body to facts: framing by content type, then the dialect by the shape of the first
+ * documents, then its scanner.
  *
- * Until the dialect is known two scanners look at the bytes: one for the shape, and none yet for the facts, whose
- * bytes are kept instead and scanned again as soon as it is. In the steady state nothing is kept and nothing is
- * allocated.
+ * Until the dialect is known two scanners look at the bytes: one for the shape, and none yet for
+ * the facts, whose bytes are kept instead and scanned again as soon as it is. In the steady state
+ * nothing is kept and nothing is allocated.
  */
 #include "decoder.h"
 
@@ -40,6 +40,7 @@ struct tks_decoder {
 	tks_time_fn time_at;
 	void *time_ctx;
 	bool in_document, decided;
+	bool resumed; /* no head said what it is */
 	bool bad; /* the document under way is not JSON */
 	unsigned int documents;
 	/* The document's first bytes, for [DONE]. */
@@ -344,7 +345,8 @@ static enum mode mode_of(const struct tks_h1_head *h, bool llm_path)
 {
 	bool coded = h->content_encoding[0] && strcmp(h->content_encoding, "identity");
 	bool events = !strcmp(h->content_type, "text/event-stream");
-	bool json = !strcmp(h->content_type, "application/json") || ends_with(h->content_type, "+json");
+	bool json = !strcmp(h->content_type, "application/json") ||
+		    ends_with(h->content_type, "+json");
 
 	/* Entered in its middle a chunked body has no head to ask: it is looked at as events. */
 	if (h->resumed)
@@ -376,6 +378,7 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, struct tks_reqstate *rs
 		return NULL;
 	d->mem = mem;
 	d->mode = mode_of(head, target && tks_path_is_llm(target));
+	d->resumed = head->resumed;
 	d->time_at = time_at;
 	d->time_ctx = ctx;
 	tks_ask_init(&d->no_ask);
@@ -396,7 +399,8 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, struct tks_reqstate *rs
 	tks_sse_init(&d->sse, &sse_ops, d);
 	if (head->resumed)
 		tks_sse_gap(&d->sse);
-	d->shape_schema = tks_jschema_new(shape_fields, sizeof(shape_fields) / sizeof(shape_fields[0]));
+	d->shape_schema =
+		tks_jschema_new(shape_fields, sizeof(shape_fields) / sizeof(shape_fields[0]));
 	d->shape_scan = scan_new(d, d->shape_schema, on_shape, &d->shape);
 	if (!d->shape_scan) {
 		tks_decoder_free(d);
@@ -451,7 +455,7 @@ void tks_decoder_end(struct tks_decoder *d)
 
 int tks_decoder_is_llm(const struct tks_decoder *d)
 {
-	if (d->mode == M_EVENTS)
+	if (d->mode == M_EVENTS && !d->resumed)
 		return 1;
 	if (d->mode == M_OPAQUE)
 		return d->d.rec->streamed == 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The table of dialects, and the paths that LLM servers serve. The shape of the answer decides; the path is
- * only asked when there is no answer to look at.
+ * The table of dialects, and the paths that LLM servers serve. The shape of the answer decides; the
+ * path is only asked when there is no answer to look at.
  */
 #include "dialect.h"
 
@@ -37,7 +37,8 @@ static bool never(const struct tks_shape *shape)
 	return false;
 }
 
-/* An event stream that nobody knows: its frames are counted and timed, nothing is read into them. */
+/* An event stream that nobody knows: its frames are counted and timed, nothing is read into them.
+ */
 const struct tks_dialect tks_dialect_unknown = {
 	.name = "unknown",
 	.matches = never,

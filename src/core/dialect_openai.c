@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * OpenAI chat completions and completions, as OpenAI, vLLM, SGLang, llama.cpp and others speak them, streamed and in one
- * piece. Both dialects share their frames' outer form; what differs is where the text is.
+ * OpenAI chat completions and completions, as OpenAI, vLLM, SGLang, llama.cpp and others speak
+ * them, streamed and in one piece. Both dialects share their frames' outer form; what differs is
+ * where the text is.
  *
  * Members of an object come in any order, so a choice is judged when its object ends.
  *
- * Whether the finish frame stands for a token: where the choice carries `stop_reason` (vLLM's Python front
- * end, TensorRT-LLM) it is the engine's last output, mostly the end-of-sequence token without text; elsewhere
- * (SGLang: `matched_stop`; llama.cpp, OpenAI, vLLM's Rust front end) it is an extra frame.
+ * Whether the finish frame stands for a token: where the choice carries `stop_reason` (vLLM's
+ * Python front end, TensorRT-LLM) it is the engine's last output, mostly the end-of-sequence token
+ * without text; elsewhere (SGLang: `matched_stop`; llama.cpp, OpenAI, vLLM's Rust front end) it is
+ * an extra frame.
  *
- * Usage and timings in a frame with choices are cumulative counters if they come all along, but a total if they
- * come with the finish only (llama.cpp completions).
+ * Usage and timings in a frame with choices are cumulative counters if they come all along, but a
+ * total if they come with the finish only (llama.cpp completions).
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +27,7 @@ enum field {
 	F_CHOICES,
 	F_CHOICE,
 	F_INDEX,
+	F_ROLE,
 	F_TEXT, /* visible text of any kind, tool calls too */
 	F_COMPLETION_TEXT,
 	F_REASONING,
@@ -56,6 +59,7 @@ static const struct tks_jfield fields[] = {
 	{ "choices", F_CHOICES, 0 },
 	{ "choices[]", F_CHOICE, TKS_JF_BEGIN },
 	{ "choices[].index", F_INDEX, 0 },
+	{ "choices[].delta.role", F_ROLE, 0 },
 	{ "choices[].delta.content", F_TEXT, 0 },
 	{ "choices[].delta.refusal", F_TEXT, 0 },
 	{ "choices[].delta.tool_calls[].function.name", F_TEXT, 0 },
@@ -99,7 +103,7 @@ struct openai {
 	char error_type[48], error_code[24];
 
 	struct tks_choice_facts choice;
-	bool stop_reason, matched_stop, has_text, completion;
+	bool stop_reason, matched_stop, has_text, completion, role;
 };
 
 _Static_assert(sizeof(struct openai) <= TKS_DIALECT_STATE, "the dialect's state fits");
@@ -141,7 +145,7 @@ static void choice_begin(struct openai *o)
 	memset(&o->choice, 0, sizeof(o->choice));
 	o->choice.tokens = -1;
 	o->choice.counter = -1;
-	o->stop_reason = o->matched_stop = o->has_text = o->completion = false;
+	o->stop_reason = o->matched_stop = o->has_text = o->completion = o->role = false;
 }
 
 /* The prompt comes back as the first text of a choice: not a token. */
@@ -167,10 +171,11 @@ static void choice_end(struct tks_dialect_ctx *d)
 	o->vllm |= o->stop_reason && !o->matched_stop;
 	o->sglang |= o->matched_stop;
 	c->reasoning = c->token && !o->has_text;
-	c->token |= o->has_text || c->tokens > 0;
+	c->text = o->has_text || c->token;
+	c->token = c->text || c->tokens > 0;
 	if (is_echo(d)) {
 		/* Chat sends the prompt alone, completions glue it to the first token. */
-		c->token = !chat;
+		c->token = c->text = !chat;
 		c->tokens = -1;
 	}
 	if (o->stop_reason && !o->matched_stop) {
@@ -179,13 +184,14 @@ static void choice_end(struct tks_dialect_ctx *d)
 		c->token |= !chat && !finish;
 	}
 	if (!d->streamed)
-		c->token = c->finish_is_token = false;
+		c->token = c->text = c->finish_is_token = false;
 	tks_reqstate_choice(d->rs, c);
 }
 
 static void count_array(struct openai *o, const struct tks_jvalue *v)
 {
-	if (v->type == TKS_JS_ARRAY && v->count <= INT32_MAX && (int64_t)v->count > o->choice.tokens)
+	if (v->type == TKS_JS_ARRAY && v->count <= INT32_MAX &&
+	    (int64_t)v->count > o->choice.tokens)
 		o->choice.tokens = (int32_t)v->count;
 }
 
@@ -215,6 +221,9 @@ static void choice_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 	case F_FINISH:
 		if (v->str)
 			tks_jvalue_copy(v, o->choice.finish, sizeof(o->choice.finish));
+		break;
+	case F_ROLE:
+		o->role = v->type == TKS_JS_STRING;
 		break;
 	case F_STOP_REASON:
 		o->stop_reason = true;
@@ -336,13 +345,17 @@ static void counter(struct tks_dialect_ctx *d, int64_t n)
 
 	if (n == TKS_NULL || n <= 0)
 		return;
+	/* A frame that only names the role may count the token that comes in the next (llama.cpp).
+	 */
+	if (o->role && !o->choice.token && !o->any_finish)
+		return;
 	o->counting |= !o->any_finish;
 	if (!o->counting)
 		return;
 	/* vLLM counts each choice by itself. */
 	if (d->ask->n != TKS_NULL && d->ask->n > 1 && o->nchoices == 1 && !o->sglang) {
 		o->choice.counter = n;
-		o->choice.token = o->choice.finish_is_token = false;
+		o->choice.token = o->choice.text = o->choice.finish_is_token = false;
 		o->choice.tokens = -1;
 		o->choice.finish[0] = 0;
 		tks_reqstate_choice(d->rs, &o->choice);
@@ -364,8 +377,8 @@ static void totals(struct tks_dialect_ctx *d)
 	}
 	if (u.output_tokens == TKS_NULL)
 		u.output_tokens = o->predicted;
-	/* One choice's count is no total. */
-	if (per_choice && d->streamed)
+	/* What comes with choices is a total with the finish only, and of one choice. */
+	if (d->streamed && o->nchoices && (per_choice || !o->any_finish))
 		u.output_tokens = TKS_NULL;
 	tks_reqstate_usage(d->rs, &u);
 }

@@ -30,10 +30,12 @@ struct tks_exchange {
 	struct tks_askscan *askscan;
 	struct tks_ask ask;
 	char target[256];
+	uint64_t begin_off; /* of the request's first byte, where seen */
 	uint64_t body_bytes;
 	int64_t content_length; /* of the response, -1: not said */
 	bool llm_path;
 	bool answered; /* the response's head was seen */
+	bool maybe_lost; /* bytes of the response direction were, while it waited */
 	bool counted; /* entered into the concurrency history, from begun_ns on */
 	int64_t begun_ns;
 };
@@ -201,11 +203,13 @@ static void fill_identity(struct tks_exchange *e)
 		r->streamed = TKS_NULL;
 }
 
-/* Whether there is an end to be told, with holes in what was seen: an end that was not seen is not
- * one that was not sent. */
-static void unsay_cut(struct tks_request *r, enum tks_outcome how)
+/* With holes in what was seen, an end that was not seen is not one that was not sent. */
+static void unsay_end(struct tks_request *r, enum tks_outcome how)
 {
-	if ((r->flags & TKS_F_LOST) && how == TKS_OUT_CUT && !strcmp(r->finish, "cut"))
+	if (!(r->flags & TKS_F_LOST) || how == TKS_OUT_COMPLETE)
+		return;
+	r->t_end_ns = TKS_NULL;
+	if (!strcmp(r->finish, "cut") || !strcmp(r->finish, "aborted"))
 		r->finish[0] = 0;
 }
 
@@ -215,8 +219,10 @@ static void report(struct tks_exchange *e, enum tks_outcome how)
 	struct tks_request *r = e->rec;
 
 	fill_identity(e);
+	if (!e->answered && e->maybe_lost)
+		r->flags |= TKS_F_LOST;
 	tks_reqstate_finish(e->rs, how);
-	unsay_cut(r, how);
+	unsay_end(r, how);
 	concurrency_figures(e, r);
 	r->id = p->next_id++;
 	p->counters.requests++;
@@ -271,6 +277,7 @@ static void on_begin(void *ctx, enum tks_h1_side side, uint64_t off)
 		c->pipeline->counters.no_memory++;
 		return;
 	}
+	e->begin_off = off;
 	e->rec->t_request_ns = time_at(c, side, off);
 }
 
@@ -450,11 +457,22 @@ static int on_end(void *ctx, enum tks_h1_side side, uint64_t last_off, enum tks_
 	return 0;
 }
 
+/* The timeline forgets what was parsed; when each open request began is asked late. */
 static uint64_t on_time(void *ctx, enum tks_h1_side side, uint64_t off)
 {
 	const struct tks_stamp *st = stamp_at(ctx, side, off);
+	const struct tks_conn *c = ctx;
+	const struct tks_list *l;
 
-	return st ? st->ts_ns : 0;
+	if (st || side == TKS_H1_RESPONSE)
+		return st ? st->ts_ns : 0;
+	for (l = c->exchanges.next; l != &c->exchanges; l = l->next) {
+		const struct tks_exchange *e = tks_list_entry(l, struct tks_exchange, in_conn);
+
+		if (e->begin_off == off && e->rec->t_request_ns != TKS_NULL)
+			return (uint64_t)e->rec->t_request_ns;
+	}
+	return 0;
 }
 
 const struct tks_h1_ops tks_exchange_ops = {
@@ -471,9 +489,14 @@ const struct tks_h1_ops tks_exchange_ops = {
 void tks_exchange_hole(struct tks_conn *c, enum tks_h1_side side)
 {
 	struct tks_exchange *e = side == TKS_H1_REQUEST ? c->receiving : first(c);
+	struct tks_list *l;
 
 	if (e)
 		e->rec->flags |= TKS_F_LOST;
+	if (side == TKS_H1_REQUEST)
+		return;
+	for (l = c->exchanges.next; l != &c->exchanges; l = l->next)
+		tks_list_entry(l, struct tks_exchange, in_conn)->maybe_lost = true;
 }
 
 void tks_exchange_sent(struct tks_conn *c, const struct tks_stamp *st)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The JSON field scanner. A schema is a trie of path parts; the scanner carries, for each open object and
- * array, the trie node it is at (or none), so that matching a key is a look among that node's few children, and
- * everything below an unmatched key is stepped over. Strings nobody asked for are skipped eight
- * bytes at a time.
+ * The JSON field scanner. A schema is a trie of path parts; the scanner carries, for each open
+ * object and array, the trie node it is at (or none), so that matching a key is a look among that
+ * node's few children, and everything below an unmatched key is stepped over. Strings nobody asked
+ * for are skipped eight bytes at a time.
  */
 #include "jscan.h"
 
@@ -77,8 +77,9 @@ static uint16_t node_new(struct tks_jschema *s, const char *key, size_t len)
 {
 	if (s->n == NODES_MAX)
 		return NONE;
-	s->nodes[s->n] = (struct node){ .key = key, .len = (uint16_t)len, .child = NONE,
-					.next = NONE, .elem = NONE };
+	s->nodes[s->n] = (struct node){
+		.key = key, .len = (uint16_t)len, .child = NONE, .next = NONE, .elem = NONE
+	};
 	return s->n++;
 }
 
@@ -383,7 +384,8 @@ static void end_string(struct tks_jscan *j)
 	if (j->is_key) {
 		uint16_t at = j->levels[j->depth - 1].node;
 
-		j->node = at == NONE || j->truncated ? NONE : child_of(j->schema, at, j->text, j->len);
+		j->node = at == NONE || j->truncated ? NONE
+						     : child_of(j->schema, at, j->text, j->len);
 		j->state = S_COLON;
 		return;
 	}
@@ -483,7 +485,9 @@ static void end_number(struct tks_jscan *j)
 		return;
 	}
 	if (!plain_integer(j->num, &v.inum))
-		v.inum = v.num >= 9.2e18 ? INT64_MAX : v.num <= -9.2e18 ? -INT64_MAX : (int64_t)v.num;
+		v.inum = v.num >= 9.2e18    ? INT64_MAX
+			 : v.num <= -9.2e18 ? -INT64_MAX
+					    : (int64_t)v.num;
 	report(j, j->node, &v);
 	after_value(j);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Quantiles of a sample: linear between closest ranks (Hyndman and Fan 1996, type 7), as numpy.percentile's
- * default, and not at all where the sample is too small for them.
+ * Quantiles of a sample: linear between closest ranks (Hyndman and Fan 1996, type 7), as
+ * numpy.percentile's default, and not at all where the sample is too small for them.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A running request: collects what frames prove and computes the record's figures at the end, by the
- * definitions of design.md section 1 (docs/records.md repeats them).
+ * A running request: collects what frames prove and computes the record's figures at the end, by
+ * the definitions of design.md section 1 (docs/records.md repeats them).
  *
  * What is kept of a token frame is 16 bytes: its time, its count, its choice and whether bytes are
  * missing before it. Everything else is counters.
@@ -120,7 +120,8 @@ static struct choice *choice_of(struct tks_reqstate *r, uint32_t index)
 	if (r->nchoices == r->cap_choices) {
 		size_t cap = r->cap_choices ? r->cap_choices * 2 : 1;
 
-		c = tks_mem_resize(r->mem, r->choices, r->cap_choices * sizeof(*c), cap * sizeof(*c));
+		c = tks_mem_resize(r->mem, r->choices, r->cap_choices * sizeof(*c),
+				   cap * sizeof(*c));
 		if (!c)
 			return NULL;
 		r->choices = c;
@@ -147,6 +148,7 @@ void tks_reqstate_choice(struct tks_reqstate *r, const struct tks_choice_facts *
 	if (c->pending) {
 		c->facts.reasoning = c->facts.reasoning && f->reasoning;
 		c->facts.token |= f->token;
+		c->facts.text |= f->text;
 		c->facts.finish_is_token |= f->finish_is_token;
 		if (f->tokens >= 0)
 			c->facts.tokens = f->tokens + (c->facts.tokens > 0 ? c->facts.tokens : 0);
@@ -165,7 +167,8 @@ void tks_reqstate_usage(struct tks_reqstate *r, const struct tks_usage *u)
 	/* Some servers send a zeroed usage in every frame but the last. */
 	if (u->output_tokens != TKS_NULL && (u->output_tokens > 0 || r->total == TKS_NULL))
 		r->total = u->output_tokens;
-	if (u->prompt_tokens != TKS_NULL && (u->prompt_tokens > 0 || r->rec.prompt_tokens == TKS_NULL))
+	if (u->prompt_tokens != TKS_NULL &&
+	    (u->prompt_tokens > 0 || r->rec.prompt_tokens == TKS_NULL))
 		r->rec.prompt_tokens = u->prompt_tokens;
 	if (u->cached_tokens != TKS_NULL)
 		r->rec.cached_tokens = u->cached_tokens;
@@ -182,7 +185,10 @@ void tks_reqstate_counter(struct tks_reqstate *r, int64_t output_tokens)
 void tks_reqstate_error(struct tks_reqstate *r, const char *kind, const char *code)
 {
 	r->error = true;
-	snprintf(r->rec.error, sizeof(r->rec.error), "%s%s%s", kind[0] ? kind : code[0] ? "" : "error",
+	snprintf(r->rec.error, sizeof(r->rec.error), "%s%s%s",
+		 kind[0]   ? kind
+		 : code[0] ? ""
+			   : "error",
 		 kind[0] && code[0] ? ": " : "", code);
 }
 
@@ -202,10 +208,10 @@ static int entry_add(struct tks_reqstate *r, const struct entry *e)
 
 		if (cap > r->max_times)
 			cap = r->max_times;
-		grown = cap > r->cap_entries ?
-				tks_mem_resize(r->mem, r->entries, r->cap_entries * sizeof(*grown),
-					       cap * sizeof(*grown)) :
-				NULL;
+		grown = cap > r->cap_entries ? tks_mem_resize(r->mem, r->entries,
+							      r->cap_entries * sizeof(*grown),
+							      cap * sizeof(*grown))
+					     : NULL;
 		if (!grown) {
 			r->entries_cut = true;
 			r->rec.flags |= TKS_F_TRUNCATED;
@@ -249,12 +255,12 @@ static void note_finish(struct choice *c, const struct tks_frame_at *at)
 }
 
 static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tks_frame_at *at,
-		       int32_t tokens, bool text)
+		       int32_t tokens, bool finish)
 {
 	struct entry e = { .t_ns = at->t_ns, .tokens = tokens, .hole = r->hole };
 
 	e.choice = (uint16_t)(c - r->choices);
-	e.finish = !text;
+	e.finish = finish;
 	if (!r->rec.token_frames)
 		r->hole_before_first = r->any_hole;
 	if (r->rec.token_frames && at->send_id == r->last_send)
@@ -269,7 +275,7 @@ static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tk
 		c->all_known = false;
 	else
 		c->known += tokens;
-	if (!text)
+	if (finish)
 		c->finish_counted = true;
 	r->hole = false;
 	r->last_send = at->send_id;
@@ -281,13 +287,13 @@ static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct t
 			size_t pending)
 {
 	int32_t tokens = tokens_in(r, c, pending);
-	bool text = c->facts.token || tokens > 0;
+	bool finish = c->facts.finish[0];
 
 	c->pending = false;
 	note_finish(c, at);
-	if (text || (c->facts.finish[0] && c->facts.finish_is_token))
-		return token_frame(r, c, at, tokens, c->facts.token);
-	return 0;
+	if (!c->facts.token && tokens <= 0 && !(finish && c->facts.finish_is_token))
+		return 0;
+	return token_frame(r, c, at, tokens, finish && !c->facts.text);
 }
 
 int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
@@ -302,9 +308,6 @@ int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 		if (r->choices[i].pending && choice_frame(r, &r->choices[i], at, pending))
 			err = -ENOMEM;
 	}
-	/* A count is a total as well, the latest one. */
-	if (r->pending_counter > 0 && (r->total == TKS_NULL || r->pending_counter > r->total))
-		r->total = r->pending_counter;
 	if (pending != 1 && r->pending_counter > r->counter)
 		r->counter = r->pending_counter;
 	r->pending_counter = -1;
@@ -324,8 +327,8 @@ void tks_reqstate_hole(struct tks_reqstate *r)
 
 static bool natural_stop(const char *finish)
 {
-	static const char *const names[] = { "stop", "eos", "eos_token", "end_turn", "tool_calls",
-					     "function_call" };
+	static const char *const names[] = { "stop",	 "eos",	       "eos_token",
+					     "end_turn", "tool_calls", "function_call" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(names[i], finish))
@@ -350,7 +353,8 @@ static int64_t accounted(const struct tks_reqstate *r, bool *known)
 	return n;
 }
 
-/* The total is one more than the frames account for: the end-of-sequence token came with the finish. */
+/* The total is one more than the frames account for: the end-of-sequence token came with the
+ * finish. */
 static bool eos_at_finish(const struct tks_reqstate *r, int64_t seen)
 {
 	const struct choice *c = &r->choices[0];
@@ -359,12 +363,21 @@ static bool eos_at_finish(const struct tks_reqstate *r, int64_t seen)
 	       natural_stop(c->finish) && c->t_finish_ns != TKS_NULL;
 }
 
+/* Tokens would have been seen, had there been any. */
+static bool readable(const struct tks_request *q)
+{
+	return q->streamed == 1 && !(q->flags & TKS_F_OPAQUE) && strcmp(q->dialect, "unknown") != 0;
+}
+
 static void count_tokens(struct tks_reqstate *r, bool *eos)
 {
 	struct tks_request *q = &r->rec;
 	bool known, whole = !r->any_hole && !(q->flags & TKS_F_MID_STREAM) && !r->entries_cut;
 	int64_t seen = accounted(r, &known);
 
+	/* The latest count is a total if nothing can have come behind it. */
+	if (r->total == TKS_NULL && whole && r->counter > 0)
+		r->total = r->counter;
 	*eos = whole && r->total != TKS_NULL && eos_at_finish(r, seen);
 	known &= whole;
 	if (r->total != TKS_NULL) {
@@ -382,21 +395,36 @@ static void count_tokens(struct tks_reqstate *r, bool *eos)
 	q->tokens_source = known ? TKS_SRC_PER_FRAME : TKS_SRC_FRAMES;
 	if (!q->token_frames) {
 		q->tokens_source = TKS_SRC_NONE;
-		q->tokens = q->streamed == 1 ? 0 : TKS_NULL;
+		q->tokens = readable(q) ? 0 : TKS_NULL;
 	} else if (!known) {
 		q->flags |= TKS_F_ESTIMATED;
 	}
+}
+
+/* With a hole the frames don't account for the total, so that whether the finish frame brought the
+ * last token is not known. */
+static bool eos_in_doubt(const struct tks_reqstate *r)
+{
+	const struct choice *c = &r->choices[0];
+
+	return (r->any_hole || (r->rec.flags & TKS_F_MID_STREAM)) && r->nchoices == 1 &&
+	       !c->finish_counted && (!c->finish[0] || natural_stop(c->finish));
 }
 
 static void set_times(struct tks_reqstate *r, bool eos)
 {
 	struct tks_request *q = &r->rec;
 	const struct entry *last;
+	size_t finished = 0;
 
 	for (size_t i = 0; i < r->nchoices; i++) {
 		if (r->choices[i].t_finish_ns > q->t_finish_ns)
 			q->t_finish_ns = r->choices[i].t_finish_ns;
+		finished += r->choices[i].finish[0] != 0;
 	}
+	/* Some choice's finish may be in the hole. */
+	if (r->any_hole && (int64_t)finished < (q->n != TKS_NULL && q->n > 1 ? q->n : 1))
+		q->t_finish_ns = TKS_NULL;
 	if (!r->nentries)
 		return;
 	last = &r->entries[r->nentries - 1];
@@ -405,7 +433,7 @@ static void set_times(struct tks_reqstate *r, bool eos)
 	if (r->entries_cut)
 		return;
 	/* With bytes missing behind it, the last one seen need not be the last one sent. */
-	if (!r->hole) {
+	if (!r->hole && !eos_in_doubt(r)) {
 		q->t_last_ns = eos ? q->t_finish_ns : last->t_ns;
 		q->t_last_source = eos || last->finish ? TKS_LAST_FINISH : TKS_LAST_TEXT;
 	}
@@ -416,17 +444,15 @@ static int64_t minus(int64_t a, int64_t b)
 	return a == TKS_NULL || b == TKS_NULL ? TKS_NULL : a - b;
 }
 
-static void set_latencies(struct tks_reqstate *r, enum tks_outcome how)
+static void set_latencies(struct tks_reqstate *r)
 {
 	struct tks_request *q = &r->rec;
 
 	q->ttft_ns = minus(q->t_first_ns, q->t_request_end_ns);
 	if (q->t_first_ns != TKS_NULL)
 		q->ttft_visible_ns = minus(q->t_visible_ns, q->t_request_end_ns);
-	if (how == TKS_OUT_COMPLETE)
-		q->e2e_ns = minus(q->t_end_ns, q->t_request_end_ns);
-	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 && q->t_first_ns != TKS_NULL &&
-	    q->t_last_ns != TKS_NULL)
+	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 &&
+	    q->t_first_ns != TKS_NULL && q->t_last_ns != TKS_NULL)
 		q->tpot_ns = (q->t_last_ns - q->t_first_ns + (q->tokens - 1) / 2) / (q->tokens - 1);
 }
 
@@ -537,8 +563,10 @@ static void set_series(struct tks_reqstate *r)
 
 static void set_finish(struct tks_reqstate *r, enum tks_outcome how)
 {
-	static const char *const names[] = { [TKS_OUT_COMPLETE] = "", [TKS_OUT_ABORTED] = "aborted",
-					     [TKS_OUT_CUT] = "cut", [TKS_OUT_OPEN] = "open" };
+	static const char *const names[] = { [TKS_OUT_COMPLETE] = "",
+					     [TKS_OUT_ABORTED] = "aborted",
+					     [TKS_OUT_CUT] = "cut",
+					     [TKS_OUT_OPEN] = "open" };
 	struct tks_request *q = &r->rec;
 	const char *finish = r->nchoices ? r->choices[0].finish : "";
 
@@ -557,10 +585,12 @@ const struct tks_request *tks_reqstate_finish(struct tks_reqstate *r, enum tks_o
 		r->rec.flags |= TKS_F_LOST;
 	count_tokens(r, &eos);
 	set_finish(r, how);
+	if (how == TKS_OUT_COMPLETE)
+		r->rec.e2e_ns = minus(r->rec.t_end_ns, r->rec.t_request_end_ns);
 	if (r->rec.streamed == 0)
 		return &r->rec;
 	set_times(r, eos);
-	set_latencies(r, how);
+	set_latencies(r);
 	set_choices(r);
 	set_gaps(r);
 	set_series(r);

@@ -28,6 +28,7 @@ struct tks_choice_facts {
 	uint32_t index;
 	bool token; /* proves at least one output token (text, reasoning, tool call, ids, counter
 		       step) */
+	bool text; /* ... and has text of any kind, not ids or counts alone */
 	bool reasoning; /* ... of reasoning only, not visible */
 	bool finish_is_token; /* the dialect says that this finish frame stands for a token */
 	int32_t tokens; /* tokens it holds where the wire says so (ids, logprob entries); -1: not

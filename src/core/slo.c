@@ -84,7 +84,8 @@ int tks_slo_parse(const char *text, struct tks_slo *slo, const char **bad)
 	return 0;
 }
 
-/* Where the gaps are too few for the percentile the largest is judged, which is at least as strict. */
+/* Where the gaps are too few for the percentile the largest is judged, which is at least as strict.
+ */
 static int64_t itl_or_max(const struct tks_request *r, int64_t percentile)
 {
 	return percentile != TKS_NULL ? percentile : r->itl.max_ns;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The event stream parser (WHATWG HTML, section 9.2.6). A line at a time, in pieces: a field's name is kept (it
- * has at most five letters that matter), its value is handed on as it comes.
+ * The event stream parser (WHATWG HTML, section 9.2.6). A line at a time, in pieces: a field's name
+ * is kept (it has at most five letters that matter), its value is handed on as it comes.
  *
- * A line ends at its CR; a LF right behind belongs to the same end and is swallowed. So a frame whose blank
- * line is CRLF ends at the CR, which is when a reader that follows the standard dispatches it.
+ * A line ends at its CR; a LF right behind belongs to the same end and is swallowed. So a frame
+ * whose blank line is CRLF ends at the CR, which is when a reader that follows the standard
+ * dispatches it.
  */
 #include "sse.h"
 
@@ -51,6 +52,10 @@ static void begin_field(struct tks_sse *s, uint64_t off)
 	const struct tks_slice joint = { &lf, 1, off };
 
 	s->field = field_named(s);
+	/* A field right behind a gap: the frame begins here, as far as can be told. */
+	if (s->maybe && (s->field == DATA || s->field == EVENT))
+		s->resync = false;
+	s->maybe = false;
 	if (s->field == COMMENT)
 		s->cur.has_comment = true;
 	if (s->field == EVENT)
@@ -76,12 +81,14 @@ static void blank_line(struct tks_sse *s, uint64_t off)
 
 static void end_line(struct tks_sse *s, uint64_t off)
 {
-	if (s->state == NAME && !s->name_len) {
+	/* Right behind a gap an empty line can be the rest of a full one. */
+	if (s->state == NAME && !s->name_len && !s->maybe) {
 		blank_line(s, off);
-	} else if (s->state == NAME) {
+	} else if (s->state == NAME && !s->maybe) {
 		/* A name without a colon is a field with an empty value. */
 		begin_field(s, off);
 	}
+	s->maybe = false;
 	next_line(s);
 }
 
@@ -132,7 +139,8 @@ static void name_byte(struct tks_sse *s, uint8_t c, uint64_t off)
 		s->name[s->name_len++] = (char)c;
 }
 
-/* A byte order mark is not part of the stream; what only begins like one is. Returns true when c was eaten. */
+/* A byte order mark is not part of the stream; what only begins like one is. Returns true when c
+ * was eaten. */
 static bool eat_bom(struct tks_sse *s, uint8_t c, uint64_t off)
 {
 	uint8_t had = s->bom;
@@ -195,9 +203,8 @@ void tks_sse_gap(struct tks_sse *s)
 	if (s->cur.has_data)
 		s->ops->reset(s->ctx);
 	next_frame(s);
-	/* Where in a line it goes on is not known: the rest of that line has no name. */
-	s->state = VALUE;
-	s->field = OTHER;
+	next_line(s);
+	s->maybe = true;
 	s->cr = false;
 	s->bom = 3;
 	s->resync = true;

@@ -40,6 +40,7 @@ struct tks_sse {
 	uint8_t state;
 	bool cr; /* the last byte was a CR that ended a line */
 	bool begun; /* cur has a byte */
+	bool maybe; /* right behind a gap: the next bytes may begin a line, and a frame */
 	bool resync; /* after a gap: drop everything up to a blank line */
 	uint8_t field; /* which field the line's value belongs to */
 	uint8_t name_len, bom;
@@ -49,8 +50,10 @@ struct tks_sse {
 void tks_sse_init(struct tks_sse *s, const struct tks_sse_ops *ops, void *ctx);
 void tks_sse_feed(struct tks_sse *s, const struct tks_slice *in);
 
-/* Bytes are missing before the next feed: the frame under way is void, and the next frame is one
- * that begins after a blank line. */
+/*
+ * Bytes are missing before the next feed: the frame under way is void. The next frame is one that begins
+ * behind a blank line, or at once, if what is fed next begins with a data or event field.
+ */
 void tks_sse_gap(struct tks_sse *s);
 
 /* The body ended; a frame without its blank line is not dispatched (the standard's rule). */

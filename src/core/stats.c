@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Figures over requests, exact: the values of each metric are kept with the cell they belong to, 16 bytes
- * each, and sorted when somebody asks.
+ * Figures over requests, exact: the values of each metric are kept with the cell they belong to, 16
+ * bytes each, and sorted when somebody asks.
  */
 #include "tokensnoop/stats.h"
 
@@ -31,7 +31,8 @@ struct tks_stats {
 	struct tks_stats_totals totals;
 };
 
-struct tks_stats *tks_stats_new(struct tks_mem *mem, const struct tks_slo *slo, bool include_flagged)
+struct tks_stats *tks_stats_new(struct tks_mem *mem, const struct tks_slo *slo,
+				bool include_flagged)
 {
 	struct tks_stats *s = tks_mem_alloc(mem, sizeof(*s));
 
@@ -51,8 +52,7 @@ void tks_stats_free(struct tks_stats *s)
 	if (!s)
 		return;
 	for (int m = 0; m < TKS_METRICS; m++)
-		tks_mem_free(s->mem, s->series[m].values,
-			     s->series[m].cap * sizeof(struct value));
+		tks_mem_free(s->mem, s->series[m].values, s->series[m].cap * sizeof(struct value));
 	tks_mem_free(s->mem, s, sizeof(*s));
 }
 
@@ -95,7 +95,8 @@ static void add_model(struct tks_stats_totals *t, const char *model)
 static void add_outcome(struct tks_stats_totals *t, const struct tks_request *r)
 {
 	t->requests++;
-	if (!strcmp(r->finish, "error") || r->error[0] || (r->status != TKS_NULL && r->status >= 400))
+	if (!strcmp(r->finish, "error") || r->error[0] ||
+	    (r->status != TKS_NULL && r->status >= 400))
 		t->errors++;
 	else if (!strcmp(r->finish, "aborted"))
 		t->aborted++;
@@ -125,7 +126,8 @@ static void add_totals(struct tks_stats *s, const struct tks_request *r)
 	t->src_none += r->tokens_source == TKS_SRC_NONE;
 	if (r->tokens != TKS_NULL)
 		t->tokens += (uint64_t)r->tokens;
-	if (r->t_request_ns != TKS_NULL && (t->first_ns == TKS_NULL || r->t_request_ns < t->first_ns))
+	if (r->t_request_ns != TKS_NULL &&
+	    (t->first_ns == TKS_NULL || r->t_request_ns < t->first_ns))
 		t->first_ns = r->t_request_ns;
 	if (r->t_end_ns != TKS_NULL && r->t_end_ns > t->last_ns)
 		t->last_ns = r->t_end_ns;
@@ -155,10 +157,10 @@ static int add_pooled(struct tks_stats *s, const struct tks_request *r, struct v
 static int add_values(struct tks_stats *s, const struct tks_request *r)
 {
 	const int64_t values[TKS_METRICS] = {
-		[TKS_M_TTFT] = r->ttft_ns,	       [TKS_M_TTFT_VISIBLE] = r->ttft_visible_ns,
-		[TKS_M_TPOT] = r->tpot_ns,	       [TKS_M_ITL_P50] = r->itl.p50_ns,
-		[TKS_M_ITL_P99] = r->itl.p99_ns,       [TKS_M_ITL_MAX] = r->itl.max_ns,
-		[TKS_M_ITL_POOLED] = TKS_NULL,	       [TKS_M_E2E] = r->e2e_ns,
+		[TKS_M_TTFT] = r->ttft_ns,	     [TKS_M_TTFT_VISIBLE] = r->ttft_visible_ns,
+		[TKS_M_TPOT] = r->tpot_ns,	     [TKS_M_ITL_P50] = r->itl.p50_ns,
+		[TKS_M_ITL_P99] = r->itl.p99_ns,     [TKS_M_ITL_MAX] = r->itl.max_ns,
+		[TKS_M_ITL_POOLED] = TKS_NULL,	     [TKS_M_E2E] = r->e2e_ns,
 		[TKS_M_SEND_WAIT] = r->send_wait_ns,
 	};
 	struct value v = { .len = (int8_t)tks_len_bucket(r->tokens),

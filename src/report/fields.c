@@ -5,10 +5,22 @@
 #include <math.h>
 
 #define AT(f) offsetof(struct tks_request, f), sizeof(((struct tks_request *)0)->f)
-#define INT(f) { #f, TKS_FK_INT, AT(f), NULL, 0 }
-#define TEXT(f) { #f, TKS_FK_TEXT, AT(f), NULL, 0 }
-#define WORD(f, w) { #f, TKS_FK_WORD, AT(f), w, 0 }
-#define ENUM(f, w) { #f, TKS_FK_ENUM, AT(f), w, sizeof(w) / sizeof((w)[0]) }
+#define INT(f)                                                                                     \
+	{                                                                                          \
+#f, TKS_FK_INT, AT(f), NULL, 0                                                     \
+	}
+#define TEXT(f)                                                                                    \
+	{                                                                                          \
+#f, TKS_FK_TEXT, AT(f), NULL, 0                                                    \
+	}
+#define WORD(f, w)                                                                                 \
+	{                                                                                          \
+#f, TKS_FK_WORD, AT(f), w, 0                                                       \
+	}
+#define ENUM(f, w)                                                                                 \
+	{                                                                                          \
+#f, TKS_FK_ENUM, AT(f), w, sizeof(w) / sizeof((w)[0])                              \
+	}
 
 static const char *const transports[] = { "tcp", "tls", "unix", NULL };
 static const char *const https[] = { "1.0", "1.1", "2", NULL };
@@ -38,9 +50,9 @@ static const char *const sources[] = { [TKS_SRC_NONE] = NULL,
 				       [TKS_SRC_PER_FRAME] = "per_frame",
 				       [TKS_SRC_USAGE] = "usage",
 				       [TKS_SRC_FRAMES] = "frames" };
-static const char *const lasts[] = { [TKS_LAST_NONE] = NULL,
-				     [TKS_LAST_TEXT] = "text",
-				     [TKS_LAST_FINISH] = "finish" };
+static const char *const lasts[] = {
+	[TKS_LAST_NONE] = NULL, [TKS_LAST_TEXT] = "text", [TKS_LAST_FINISH] = "finish"
+};
 
 const struct tks_field tks_fields[] = {
 	{ "type", TKS_FK_TYPE, 0, 0, NULL, 0 },
@@ -110,7 +122,10 @@ const struct tks_flag_name tks_flag_names[] = {
 };
 const size_t tks_nflag_names = sizeof(tks_flag_names) / sizeof(tks_flag_names[0]);
 
-#define GAP(f) { #f, offsetof(struct tks_gaps, f) }
+#define GAP(f)                                                                                     \
+	{                                                                                          \
+#f, offsetof(struct tks_gaps, f)                                                   \
+	}
 const struct tks_gap_field tks_gap_fields[] = {
 	GAP(n), GAP(min_ns), GAP(mean_ns), GAP(p50_ns), GAP(p90_ns), GAP(p99_ns), GAP(max_ns),
 };

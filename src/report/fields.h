@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The one table of the request record's fields. Writers and the reader walk it; a field is added here and
- * in struct tks_request, and nowhere else.
+ * The one table of the request record's fields. Writers and the reader walk it; a field is added
+ * here and in struct tks_request, and nowhere else.
  */
 #ifndef TKS_FIELDS_H
 #define TKS_FIELDS_H

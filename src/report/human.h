@@ -8,8 +8,8 @@
 
 enum { TKS_HUMAN = 16 };
 
-/* Nanoseconds as milliseconds with three significant digits ("0.0123", "1.23", "123", "12300"); "-" for NAN and for
- * TKS_NULL given to the second one. buf holds TKS_HUMAN bytes and is returned. */
+/* Nanoseconds as milliseconds with three significant digits ("0.0123", "1.23", "123", "12300"); "-"
+ * for NAN and for TKS_NULL given to the second one. buf holds TKS_HUMAN bytes and is returned. */
 char *tks_human_ms(double ns, char *buf);
 char *tks_human_ms_int(int64_t ns, char *buf);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Records back from JSON lines. The schema is made from the field table, so that what is written can be read. A value
- * of the wrong type, out of range, or a word that the schema does not have makes the line foreign.
+ * Records back from JSON lines. The schema is made from the field table, so that what is written
+ * can be read. A value of the wrong type, out of range, or a word that the schema does not have
+ * makes the line foreign.
  */
 #include <errno.h>
 #include <math.h>

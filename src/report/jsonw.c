@@ -105,8 +105,12 @@ void tks_jsonw_double(struct tks_jsonw *w, double v)
 /* Length of the well-formed UTF-8 sequence at s, or 0 (Unicode, table 3-7). */
 static size_t utf8_len(const unsigned char *s, size_t n)
 {
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 :
-								s[0] < 0xf5 ? 4 : 0;
+	size_t len = s[0] < 0x80   ? 1
+		     : s[0] < 0xc2 ? 0
+		     : s[0] < 0xe0 ? 2
+		     : s[0] < 0xf0 ? 3
+		     : s[0] < 0xf5 ? 4
+				   : 0;
 
 	if (!len || len > n)
 		return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A JSON writer: commas and quotes are its business, nesting the caller's. The first failed write is remembered
- * and everything after it is dropped.
+ * A JSON writer: commas and quotes are its business, nesting the caller's. The first failed write
+ * is remembered and everything after it is dropped.
  */
 #ifndef TKS_JSONW_H
 #define TKS_JSONW_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Meta and summary as JSON. Times are integer nanoseconds, null where the sample can't carry them. */
+/* Meta and summary as JSON. Times are integer nanoseconds, null where the sample can't carry them.
+ */
 #include "meta.h"
 
 #include <math.h>

@@ -27,7 +27,8 @@ static void print_boundary(FILE *out, const struct tks_stats_totals *t)
 	}
 	fputs(n ? "\n" : "-\n", out);
 	if (n > 1)
-		fputs("  NOTE: mixed boundaries; the figures below can't be compared with one\n", out);
+		fputs("  NOTE: mixed boundaries; the figures below can't be compared with one\n",
+		      out);
 }
 
 static void print_models(FILE *out, const struct tks_stats_totals *t)
@@ -68,9 +69,9 @@ static void print_requests(FILE *out, const struct tks_stats_totals *t)
 
 static void print_throughput(FILE *out, const struct tks_stats_totals *t)
 {
-	double s = t->first_ns == TKS_NULL || t->last_ns == TKS_NULL ?
-			   0 :
-			   (double)(t->last_ns - t->first_ns) / 1e9;
+	double s = t->first_ns == TKS_NULL || t->last_ns == TKS_NULL
+			   ? 0
+			   : (double)(t->last_ns - t->first_ns) / 1e9;
 
 	if (s <= 0)
 		return;
@@ -127,15 +128,15 @@ static void print_cells(FILE *out, struct tks_stats *stats, enum tks_metric m)
 
 static void print_goodput(FILE *out, const struct tks_stats_totals *t, const struct tks_slo *slo)
 {
-	double s = t->first_ns == TKS_NULL || t->last_ns == TKS_NULL ?
-			   0 :
-			   (double)(t->last_ns - t->first_ns) / 1e9;
+	double s = t->first_ns == TKS_NULL || t->last_ns == TKS_NULL
+			   ? 0
+			   : (double)(t->last_ns - t->first_ns) / 1e9;
 	char buf[TKS_HUMAN];
 
 	if (!slo || !slo->any || !t->judged)
 		return;
-	fprintf(out, "\ngoodput        %" PRIu64 " of %" PRIu64 " good (%.3g %%)", t->good, t->judged,
-		100.0 * (double)t->good / (double)t->judged);
+	fprintf(out, "\ngoodput        %" PRIu64 " of %" PRIu64 " good (%.3g %%)", t->good,
+		t->judged, 100.0 * (double)t->good / (double)t->judged);
 	if (s > 0)
 		fprintf(out, ", %.3g good requests/s", (double)t->good / s);
 	fputc('\n', out);
@@ -152,10 +153,13 @@ static void print_flagged(FILE *out, const struct tks_stats_totals *t)
 {
 	if (!t->lost && !t->mid_stream && !t->estimated)
 		return;
-	fprintf(out, "\nflagged        %" PRIu64 " lost, %" PRIu64 " mid_stream, %" PRIu64 " estimated\n",
+	fprintf(out,
+		"\nflagged        %" PRIu64 " lost, %" PRIu64 " mid_stream, %" PRIu64
+		" estimated\n",
 		t->lost, t->mid_stream, t->estimated);
 	if (t->left_out)
-		fprintf(out, "  %" PRIu64 " lost or mid_stream requests are left out of the figures\n",
+		fprintf(out,
+			"  %" PRIu64 " lost or mid_stream requests are left out of the figures\n",
 			t->left_out);
 	if (t->estimated)
 		fputs("  estimated: tokens counted as one a frame, a lower bound; left out of TPOT\n",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The live table. What the server or the client chose (model, finish) is shown without control characters. */
+/* The live table. What the server or the client chose (model, finish) is shown without control
+ * characters. */
 #include "table.h"
 
 #include <errno.h>

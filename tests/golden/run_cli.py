@@ -71,7 +71,7 @@ def usage(tap):
         (["report", "--slo", "ttft=soon", "x"], "--slo: can't read"),
         (["report", "-o"], "--output: needs a value"),
         (["trace", "extra"], "trace takes options only"),
-        (["--duration", "never"], "is not a number of seconds above 0 (see tokensnoop trace --help)"),
+        (["--duration", "never"], "is not a number of seconds above 0 and below"),
         (["frobnicate"], 'there is no command "frobnicate" (see tokensnoop --help)'),
     ]
     for args, words in cases:

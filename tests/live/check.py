@@ -284,11 +284,12 @@ def check_consistency(r, w):
     if None in present or present != sorted(present):
         problems.append(f"times out of order: {dict(zip(order, present))}")
     choices = [a.choice for a in arrivals_of(r, w)]
-    ways = [times]
-    if r.get("t_last_source") == "finish" and r.get("t_last_ns") != times[-1] and not several:
-        ways.append(times + [r["t_last_ns"]])
-        choices = choices + [0]
-    differences = [differ(r.get("itl"), figures(gaps(way, choices)), lambda v: 1) for way in ways]
+    ways = [gaps(times, choices)]
+    if several:  # over all choices' frames in time order
+        ways.append(gaps(times, [0] * len(times)))
+    elif r.get("t_last_source") == "finish" and r.get("t_last_ns") != times[-1]:
+        ways.append(gaps(times + [r["t_last_ns"]], choices + [0]))
+    differences = [differ(r.get("itl"), figures(way), lambda v: 1) for way in ways]
     if None not in differences:
         problems.append(f"{differences[0]} by its own times")
     return problems
@@ -309,9 +310,9 @@ def check_rates(r, w):
         if off > max(RATE * tpot, max(ends[0].width, ends[-1].width) / (n - 1)):
             problems.append(f"tpot_ns {r['tpot_ns']}, the witness's times give {tpot:.0f}")
     differences = []
-    for way in (arrivals, ends):
+    for way, split in ((arrivals, True), (ends, True), (arrivals, not several)):
         slack = max((a.width + b.width for a, b in zip(way, way[1:])), default=0)
-        want = figures(gaps([a.before for a in way], [a.choice for a in way]))
+        want = figures(gaps([a.before for a in way], [a.choice if split else 0 for a in way]))
         differences.append(differ(r.get("itl"), want, lambda v, slack=slack: max(RATE * v, slack)))
     if None not in differences:
         problems.append(f"{differences[0]} by the witness's times")

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """strace as a witness: which system call carried which frames, and between which times.
 
-strace reads the wall clock when a call enters and measures how long it takes; the offset to CLOCK_MONOTONIC
-is taken beside the run. Both times have microseconds; SLACK_NS covers their rounding and the clock's slewing.
+strace reads the wall clock when a call enters, prints the arguments, and measures from there to the call's return;
+the offset to CLOCK_MONOTONIC is taken beside the run. EARLY_NS covers rounding and the clock's slewing, LATE_NS the
+printing, too.
 """
 import codecs
 import json
 import re
 import time
 
-SLACK_NS = 50_000
+EARLY_NS, LATE_NS = 50_000, 1_000_000
 CALL = re.compile(rb"^(?:\d+\s+)?(\d+\.\d+) (\w+)\((\d+)<?.*?, (.*)\)\s+= (\d+) <([\d.]+)>$")
 FRAME = re.compile(rb"\r\ndata: (\{[^\n]*\})\n\n\r\n")
 STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"')
@@ -71,7 +72,7 @@ def compare(records, calls, offset):
         if len(mine) != len(times):
             problems.append(f"{r.get('response_id')}: {len(times)} token times, strace saw {len(mine)} token frames")
         for i, (t, (enter, leave)) in enumerate(zip(times, mine)):
-            early, late = enter - SLACK_NS - (t + offset), t + offset - leave - SLACK_NS
+            early, late = enter - EARLY_NS - (t + offset), t + offset - leave - LATE_NS
             if early > 0 or late > 0:
                 problems.append(f"{r.get('response_id')}: token {i} is {max(early, late)} ns outside of its "
                                 "system call")

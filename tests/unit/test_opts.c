@@ -239,9 +239,8 @@ static void test_numbers(void **state)
 
 static void test_seconds(void **state)
 {
-	static const char *const wrong[] = { "0",  "0.0",	   "-1",   ".",
-					     "1.", "1.0000000001", "1e3",  "x",
-					     "''", "315360000",	   "1.2.3" };
+	static const char *const wrong[] = { "0",   "0.0", "-1", ".",	      "1.0000000001",
+					     "1e3", "x",   "''", "315360000", "1.2.3" };
 	struct outcome o;
 
 	(void)state;

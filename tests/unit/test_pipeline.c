@@ -50,38 +50,43 @@ static void teardown(struct lib_pipe *l)
 	assert_int_equal(l->mem.used, 0);
 }
 
-/* Request at 100 ms, head and role at 150, tokens at 200, 210, 230, finish and usage at 240, end at
- * 250. */
-static void answer(struct lib_pipe *l, int conn)
+/* From base on: request at 100 ms, head and role at 150, tokens at 200, 210, 230, finish and usage
+ * at 240, end at 250. */
+static void answer_at(struct lib_pipe *l, int conn, uint64_t base)
 {
-	l->now = 100 * MS;
+	l->now = base + 100 * MS;
 	lib_rx(l, conn, request);
-	l->now = 150 * MS;
+	l->now = base + 150 * MS;
 	lib_tx(l, conn, head);
 	lib_tx_chunk(l, conn, role);
-	l->now = 200 * MS;
+	l->now = base + 200 * MS;
 	lib_tx_chunk(l, conn, token);
-	l->now = 210 * MS;
+	l->now = base + 210 * MS;
 	lib_tx_chunk(l, conn, token);
-	l->now = 230 * MS;
+	l->now = base + 230 * MS;
 	lib_tx_chunk(l, conn, token);
-	l->now = 240 * MS;
+	l->now = base + 240 * MS;
 	lib_tx_chunk(l, conn, finish);
 	lib_tx_chunk(l, conn, usage3);
-	l->now = 250 * MS;
+	l->now = base + 250 * MS;
 	lib_tx_chunk(l, conn, done);
 	lib_tx(l, conn, "0\r\n\r\n");
 }
 
-static void check_answer(const struct tks_request *r)
+static void answer(struct lib_pipe *l, int conn)
 {
-	assert_int_equal(r->t_request_ns, 100 * MS);
-	assert_int_equal(r->t_request_end_ns, 100 * MS);
-	assert_int_equal(r->t_headers_ns, 150 * MS);
-	assert_int_equal(r->t_first_ns, 200 * MS);
-	assert_int_equal(r->t_last_ns, 230 * MS);
-	assert_int_equal(r->t_finish_ns, 240 * MS);
-	assert_int_equal(r->t_end_ns, 250 * MS);
+	answer_at(l, conn, 0);
+}
+
+static void check_answer_at(const struct tks_request *r, uint64_t base)
+{
+	assert_int_equal(r->t_request_ns, base + 100 * MS);
+	assert_int_equal(r->t_request_end_ns, base + 100 * MS);
+	assert_int_equal(r->t_headers_ns, base + 150 * MS);
+	assert_int_equal(r->t_first_ns, base + 200 * MS);
+	assert_int_equal(r->t_last_ns, base + 230 * MS);
+	assert_int_equal(r->t_finish_ns, base + 240 * MS);
+	assert_int_equal(r->t_end_ns, base + 250 * MS);
 	assert_int_equal(r->ttft_ns, 100 * MS);
 	assert_int_equal(r->tpot_ns, 15 * MS);
 	assert_int_equal(r->e2e_ns, 150 * MS);
@@ -102,6 +107,11 @@ static void check_answer(const struct tks_request *r)
 	assert_int_equal(r->prompt_tokens, 5);
 	assert_int_equal(r->max_tokens, 9);
 	assert_int_equal(r->streamed, 1);
+}
+
+static void check_answer(const struct tks_request *r)
+{
+	check_answer_at(r, 0);
 }
 
 static void test_one(void **state)
@@ -139,10 +149,10 @@ static void test_keep_alive(void **state)
 	setup(&l);
 	lib_open(&l, 1);
 	for (int i = 0; i < 3; i++)
-		answer(&l, 1);
+		answer_at(&l, 1, (uint64_t)i * 300 * MS);
 	assert_int_equal(l.n, 3);
 	for (int i = 0; i < 3; i++)
-		check_answer(&l.rec[i].r);
+		check_answer_at(&l.rec[i].r, (uint64_t)i * 300 * MS);
 	teardown(&l);
 }
 
@@ -212,9 +222,9 @@ static void test_lost_frame(void **state)
 	assert_int_equal(l.rec[1].r.ttft_ns, 100 * MS);
 	assert_int_equal(l.rec[1].r.tokens, 3);
 	assert_int_equal(l.rec[1].r.itl.n, 0);
-	answer(&l, 1);
+	answer_at(&l, 1, 1000 * MS);
 	assert_int_equal(l.n, 3);
-	check_answer(&l.rec[2].r);
+	check_answer_at(&l.rec[2].r, 1000 * MS);
 	assert_false(l.rec[2].r.flags & TKS_F_LOST);
 	teardown(&l);
 }
@@ -246,6 +256,52 @@ static void test_lost_tail(void **state)
 	teardown(&l);
 }
 
+/* A whole answer is lost: the next one goes to its own request, by the times. */
+static void test_lost_answer(void **state)
+{
+	static const char small[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	answer(&l, 1);
+	l.now = 400 * MS;
+	lib_rx(&l, 1, "GET /health HTTP/1.1\r\n\r\n");
+	l.now = 410 * MS;
+	lib_bytes(&l, 1, TKS_TX, small, strlen(small), false);
+	answer_at(&l, 1, 500 * MS);
+	tks_pipeline_advance(l.p, 1000 * MS);
+	assert_int_equal(l.n, 2);
+	check_answer_at(&l.rec[1].r, 500 * MS);
+	assert_int_equal(l.rec[1].r.flags, 0);
+	teardown(&l);
+}
+
+/* Two requests at once, and all that was answered is lost: neither is said to be aborted. */
+static void test_lost_pipelined(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	l.now = 100 * MS;
+	lib_rx(&l, 1, request);
+	lib_rx(&l, 1, request);
+	l.now = 200 * MS;
+	lib_bytes(&l, 1, TKS_TX, head, strlen(head), false);
+	lib_fin(&l, 1, TKS_RX);
+	lib_fin(&l, 1, TKS_TX);
+	lib_close(&l, 1, 0);
+	assert_int_equal(l.n, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_true(l.rec[i].r.flags & TKS_F_LOST);
+		assert_string_equal(l.rec[i].r.finish, "");
+	}
+	teardown(&l);
+}
+
 /* Entered in the middle of an answer: that one is flagged, its first token is not known; the next
  * is whole. */
 static void test_mid_stream(void **state)
@@ -269,9 +325,9 @@ static void test_mid_stream(void **state)
 	assert_int_equal(l.rec[0].r.ttft_ns, TKS_NULL);
 	assert_int_equal(l.rec[0].r.tpot_ns, TKS_NULL);
 	assert_int_equal(l.rec[0].r.tokens, TKS_NULL);
-	answer(&l, 1);
+	answer_at(&l, 1, 1000 * MS);
 	assert_int_equal(l.n, 2);
-	check_answer(&l.rec[1].r);
+	check_answer_at(&l.rec[1].r, 1000 * MS);
 	assert_int_equal(l.rec[1].r.flags, 0);
 	teardown(&l);
 }
@@ -508,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_server_cuts),   cmocka_unit_test(test_trace_ends),
 		cmocka_unit_test(test_no_answer),     cmocka_unit_test(test_not_llm),
 		cmocka_unit_test(test_bulk),	      cmocka_unit_test(test_other_protocols),
+		cmocka_unit_test(test_lost_answer),   cmocka_unit_test(test_lost_pipelined),
 		cmocka_unit_test(test_eviction),      cmocka_unit_test(test_no_memory),
 	};
 

@@ -50,13 +50,19 @@ class Witness:
         """Notes the time, and returns the frame's bytes; the caller yields them at once."""
         line = {"kind": kind, "choice": choice, "tokens": tokens, "before_ns": 0, "after_ns": None}
         self.lines.append(line)
+        self.stamp(line)
+        return f"data: {text}\n\n"
 
+    def stamp(self, line):
         def after():
             line["after_ns"] = time.monotonic_ns()
 
         self.loop.call_soon(after)
         line["before_ns"] = time.monotonic_ns()
-        return f"data: {text}\n\n"
+
+    def held(self):
+        """The first frame was made before there was a head: it goes out only now."""
+        self.stamp(self.lines[0])
 
     def end(self, completion_tokens, outcome="done"):
         """Writes the request's lines, after the last frame's after_ns is known."""
@@ -294,11 +300,12 @@ def whole(order, rid):
             "model": order.model, "choices": choices, "usage": order.usage(order.max_tokens * order.n)}
 
 
-async def primed(generator):
+async def primed(generator, w):
     """The generator again, once its first item is there: SGLang's head leaves with the first token."""
     first = await generator.__anext__()
 
     async def again():
+        w.held()
         yield first
         async for item in generator:
             yield item
@@ -317,7 +324,7 @@ async def answer(request, make, chat, prime):
         return JSONResponse(whole(order, rid))
     generator = make(order, rid).stream(w)
     if prime:
-        generator = await primed(generator)
+        generator = await primed(generator, w)
     return StreamingResponse(generator, media_type=MEDIA_TYPE)
 
 
