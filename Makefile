@@ -150,13 +150,15 @@ check:
 	$(Q)sh tests/lib/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all unit-bins test-bins fuzz-bins
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all unit-bins
-	$(Q)python3 tests/lib/runner.py tests/manifest
+	$(Q)sh tests/lib/manifest.sh >build/manifest
+	$(Q)python3 tests/lib/runner.py build/manifest
 
 test: all unit-bins
-	$(Q)python3 tests/lib/runner.py tests/manifest --kind unit --kind golden
+	$(Q)sh tests/lib/manifest.sh >build/manifest
+	$(Q)python3 tests/lib/runner.py --kind unit --kind golden build/manifest
 
 lint:
-	$(Q)sh tests/lib/lint.sh
+	$(Q)python3 tests/lib/lint.py build
 
 format:
 	$(Q)clang-format -i $(CORE_SRC) $(REPORT_SRC) $(CAPTURE_SRC) $(CMD_SRC) $(UNIT_SRC) \

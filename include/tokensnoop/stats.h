@@ -54,8 +54,10 @@ int tks_slo_parse(const char *text, struct tks_slo *slo, const char **bad);
 /*
  * 1 met, 0 not. A failed, aborted, cut or open request is never good. A constraint on a figure that
  * does not exist for this request by its nature (TPOT with one token, ITL without gaps, any of them
- * when not streamed) holds; one that could not be measured (lost, mid_stream) does not. *missed,
- * where not NULL, gets a bit 1 << enum tks_slo_metric for each constraint missed.
+ * when not streamed) holds; one that could not be measured (blind, lost, mid_stream, opaque, a
+ * token series that was cut off) does not. A percentile that the request's gaps can't carry is
+ * judged by their largest. *missed, where not NULL, gets a bit 1 << enum tks_slo_metric for each
+ * constraint missed.
  */
 int tks_slo_met(const struct tks_slo *slo, const struct tks_request *r, uint32_t *missed);
 

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Concurrency as a step function of time, one an address: a sorted array of its steps. A step is
- * {time, how far up or down}; a query walks the steps of its window. Steps may be entered late,
- * near the end. What nobody asks about any more is folded into the level at the array's start.
+ * Concurrency as a step function of time, one an address: a sorted array of {time, level from then
+ * on}, one entry an instant. A query finds its window by bisection and walks it; the level before
+ * the window is in the array, so what lies further back costs nothing. Steps may be entered late:
+ * those behind them are raised, and they are few, since late means late by milliseconds.
+ *
+ * The history is bounded. When it is full, or memory is, its older half is forgotten: questions
+ * that reach back there are answered "not known", the level itself stays right.
  */
 #include "concurrency.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 
-enum { STEPS_MIN = 32 };
+enum { STEPS_MIN = 32, STEPS_MAX = 1 << 20 };
 
 struct step {
 	int64_t t_ns;
-	int32_t delta;
+	int64_t level; /* from t_ns on */
 };
 
 struct address {
@@ -61,7 +67,7 @@ void tks_conc_free(struct tks_conc *c)
 
 static bool same(const struct address *a, uint32_t netns, const struct tks_endpoint *addr)
 {
-	size_t len = addr->family == 2 ? 4 : 16; /* AF_INET */
+	size_t len = addr->family == AF_INET ? 4 : sizeof(addr->addr);
 
 	return a->netns == netns && a->addr.family == addr->family && a->addr.port == addr->port &&
 	       !memcmp(a->addr.addr, addr->addr, len);
@@ -95,20 +101,49 @@ static struct address *find_or_make(struct tks_conc *c, uint32_t netns,
 	return a;
 }
 
-static int room(struct tks_conc *c, struct address *a)
+/* The first step after t, or a->n. */
+static size_t after(const struct address *a, int64_t t)
 {
-	struct step *grown;
-	size_t cap;
+	size_t low = a->first, high = a->n;
 
-	if (a->n < a->cap)
-		return 0;
-	if (a->first > a->cap / 2) {
-		memmove(a->steps, a->steps + a->first, (a->n - a->first) * sizeof(*a->steps));
-		a->n -= a->first;
-		a->first = 0;
-		return 0;
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (a->steps[mid].t_ns <= t)
+			low = mid + 1;
+		else
+			high = mid;
 	}
-	cap = a->cap ? a->cap * 2 : STEPS_MIN;
+	return low;
+}
+
+/* The level just before steps[i]. */
+static int64_t level_before(const struct address *a, size_t i)
+{
+	return i > a->first ? a->steps[i - 1].level : a->level;
+}
+
+/* Nobody can ask about times before steps[i] any more. */
+static void forget(struct address *a, size_t i)
+{
+	a->level = level_before(a, i);
+	a->first = i;
+}
+
+static void close_ranks(struct address *a)
+{
+	memmove(a->steps, a->steps + a->first, (a->n - a->first) * sizeof(*a->steps));
+	a->n -= a->first;
+	a->first = 0;
+}
+
+static int grow(struct tks_conc *c, struct address *a)
+{
+	size_t cap = a->cap ? a->cap * 2 : STEPS_MIN;
+	struct step *grown;
+
+	if (cap > STEPS_MAX)
+		return -ENOSPC;
 	grown = tks_mem_resize(c->mem, a->steps, a->cap * sizeof(*grown), cap * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
@@ -117,22 +152,44 @@ static int room(struct tks_conc *c, struct address *a)
 	return 0;
 }
 
+/* Room for one step more. */
+static int room(struct tks_conc *c, struct address *a)
+{
+	if (a->n < a->cap)
+		return 0;
+	if (a->first <= a->cap / 2 && !grow(c, a))
+		return 0;
+	if (!a->cap)
+		return -ENOMEM;
+	if (a->first < a->cap / 2) {
+		forget(a, a->cap / 2);
+		a->from_ns = a->steps[a->first].t_ns;
+	}
+	close_ranks(a);
+	return 0;
+}
+
 static int step(struct tks_conc *c, uint32_t netns, const struct tks_endpoint *addr, int64_t t,
-		int32_t delta)
+		int64_t delta)
 {
 	struct address *a = find_or_make(c, netns, addr);
 	size_t i;
 
 	if (!a || room(c, a))
 		return -ENOMEM;
+	i = after(a, t);
 	if (t < a->from_ns) {
 		a->level += delta;
-		return 0;
+	} else if (i == a->first || a->steps[i - 1].t_ns != t) {
+		memmove(a->steps + i + 1, a->steps + i, (a->n - i) * sizeof(*a->steps));
+		a->n++;
+		a->steps[i] = (struct step){ t, level_before(a, i) + delta };
+		i++;
+	} else {
+		a->steps[i - 1].level += delta;
 	}
-	for (i = a->n; i > a->first && a->steps[i - 1].t_ns > t; i--)
-		a->steps[i] = a->steps[i - 1];
-	a->steps[i] = (struct step){ t, delta };
-	a->n++;
+	for (; i < a->n; i++)
+		a->steps[i].level += delta;
 	return 0;
 }
 
@@ -147,15 +204,6 @@ int tks_conc_end(struct tks_conc *c, uint32_t netns, const struct tks_endpoint *
 	return step(c, netns, addr, t_ns, -1);
 }
 
-static int64_t level_at(const struct address *a, int64_t t)
-{
-	int64_t level = a->level;
-
-	for (size_t i = a->first; i < a->n && a->steps[i].t_ns <= t; i++)
-		level += a->steps[i].delta;
-	return level;
-}
-
 int tks_conc_query(const struct tks_conc *c, uint32_t netns, const struct tks_endpoint *addr,
 		   int64_t at, int64_t from, int64_t to, int64_t *at_start, double *mean,
 		   int64_t *max)
@@ -163,25 +211,20 @@ int tks_conc_query(const struct tks_conc *c, uint32_t netns, const struct tks_en
 	const struct address *a = find(c, netns, addr);
 	int64_t level, t = from;
 	double area = 0;
-	size_t i;
 
 	if (!a || at < a->from_ns || from < a->from_ns || to < from)
 		return -ENOENT;
-	*at_start = level_at(a, at);
-	level = a->level;
-	for (i = a->first; i < a->n && a->steps[i].t_ns <= from; i++)
-		level += a->steps[i].delta;
-	*max = level;
-	for (; i < a->n && a->steps[i].t_ns <= to; i++) {
+	*at_start = level_before(a, after(a, at));
+	level = *max = level_before(a, after(a, from));
+	for (size_t i = after(a, from); i < a->n && a->steps[i].t_ns <= to; i++) {
 		area += (double)level * (double)(a->steps[i].t_ns - t);
 		t = a->steps[i].t_ns;
-		level += a->steps[i].delta;
-		/* Steps at one instant count together. */
-		if (level > *max && (i + 1 == a->n || a->steps[i + 1].t_ns != t))
+		level = a->steps[i].level;
+		if (level > *max)
 			*max = level;
 	}
 	area += (double)level * (double)(to - t);
-	*mean = to > from ? area / (double)(to - from) : (double)*max;
+	*mean = to > from ? area / (double)(to - from) : (double)level;
 	return 0;
 }
 
@@ -190,10 +233,10 @@ void tks_conc_trim(struct tks_conc *c, int64_t t_ns)
 	struct address **link = &c->addresses, *a;
 
 	while ((a = *link)) {
-		while (a->first < a->n && a->steps[a->first].t_ns < t_ns)
-			a->level += a->steps[a->first++].delta;
-		if (t_ns > a->from_ns)
+		if (t_ns > a->from_ns) {
+			forget(a, after(a, t_ns - 1));
 			a->from_ns = t_ns;
+		}
 		/* Nothing in flight and nothing remembered: the address may go. */
 		if (a->first == a->n && !a->level) {
 			*link = a->next;

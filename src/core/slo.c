@@ -124,17 +124,27 @@ static bool failed(const struct tks_request *r)
 	return r->error[0] || (r->status != TKS_NULL && r->status >= 400);
 }
 
+/* A figure that is missing was there, and was not seen. */
+static bool unmeasured(const struct tks_request *r)
+{
+	if (r->flags & (TKS_F_BLIND | TKS_F_LOST | TKS_F_MID_STREAM | TKS_F_OPAQUE))
+		return true;
+	/* Of the series only: a name that was cut costs no figure. */
+	return (r->flags & TKS_F_TRUNCATED) && r->token_frames > 1 && !r->itl.n;
+}
+
 int tks_slo_met(const struct tks_slo *slo, const struct tks_request *r, uint32_t *missed)
 {
-	bool unmeasured = r->flags & (TKS_F_LOST | TKS_F_MID_STREAM);
+	bool unseen = unmeasured(r);
 	uint32_t bits = 0;
 
 	for (int m = 0; m < TKS_SLO_METRICS; m++) {
 		int64_t limit = slo->limit_ns[m], v = value_of(r, m);
 
-		if (limit == TKS_NULL)
-			continue;
-		if (v == TKS_NULL ? unmeasured : v > limit)
+		/* With bytes missing the worst gap may be the one that was not seen. */
+		bool whole = v != TKS_NULL && (m < TKS_SLO_ITL_P50 || !unseen);
+
+		if (limit != TKS_NULL && ((v != TKS_NULL && v > limit) || (unseen && !whole)))
 			bits |= 1u << m;
 	}
 	if (missed)

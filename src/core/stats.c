@@ -147,6 +147,8 @@ static int add_pooled(struct tks_stats *s, const struct tks_request *r, struct v
 	if ((int64_t)r->ntoken_at != r->itl.n + 1)
 		return 0;
 	for (size_t i = 1; i < r->ntoken_at; i++) {
+		if (r->token_at_ns[i] == TKS_NULL || r->token_at_ns[i - 1] == TKS_NULL)
+			continue;
 		v.v = r->token_at_ns[i] - r->token_at_ns[i - 1];
 		if (push(s, TKS_M_ITL_POOLED, &v))
 			return -ENOMEM;
@@ -208,39 +210,48 @@ static double quantile(const int64_t *v, size_t n, double q)
 	return tks_quantile_supported(n, q) ? tks_quantile(v, n, q) : NAN;
 }
 
-static void fill(struct tks_dist *d, int64_t *v, size_t n)
+static bool in_cell(const struct value *v, int len_bucket, int conc_bucket)
 {
-	long double sum = 0;
+	return (len_bucket < 0 || v->len == len_bucket) &&
+	       (conc_bucket < 0 || v->conc == conc_bucket);
+}
 
+static void percentiles(struct tks_dist *d, int64_t *v, size_t n)
+{
 	qsort(v, n, sizeof(*v), by_value);
-	for (size_t i = 0; i < n; i++)
-		sum += (long double)v[i];
-	d->n = n;
-	d->mean_ns = (double)(sum / (long double)n);
 	d->p50_ns = quantile(v, n, 0.5);
 	d->p90_ns = quantile(v, n, 0.9);
 	d->p95_ns = quantile(v, n, 0.95);
 	d->p99_ns = quantile(v, n, 0.99);
-	d->max_ns = (double)v[n - 1];
 }
 
+/* Without memory for the percentiles they are NAN, and the rest is as true as ever. */
 void tks_stats_cell(struct tks_stats *s, enum tks_metric m, int len_bucket, int conc_bucket,
 		    struct tks_dist *out)
 {
 	const struct series *se = &s->series[m];
 	int64_t *v = se->n ? tks_mem_alloc(s->mem, se->n * sizeof(*v)) : NULL;
+	long double sum = 0;
+	int64_t max = INT64_MIN;
 	size_t n = 0;
 
 	*out = (struct tks_dist){ 0, NAN, NAN, NAN, NAN, NAN, NAN };
-	if (!v)
-		return;
 	for (size_t i = 0; i < se->n; i++) {
-		if ((len_bucket < 0 || se->values[i].len == len_bucket) &&
-		    (conc_bucket < 0 || se->values[i].conc == conc_bucket))
-			v[n++] = se->values[i].v;
+		if (!in_cell(&se->values[i], len_bucket, conc_bucket))
+			continue;
+		if (v)
+			v[n] = se->values[i].v;
+		n++;
+		sum += (long double)se->values[i].v;
+		max = se->values[i].v > max ? se->values[i].v : max;
 	}
-	if (n)
-		fill(out, v, n);
+	if (n) {
+		out->n = n;
+		out->mean_ns = (double)(sum / (long double)n);
+		out->max_ns = (double)max;
+	}
+	if (n && v)
+		percentiles(out, v, n);
 	tks_mem_free(s->mem, v, se->n * sizeof(*v));
 }
 

@@ -4,23 +4,17 @@
 
 #include <math.h>
 
-#define AT(f) offsetof(struct tks_request, f), sizeof(((struct tks_request *)0)->f)
-#define INT(f)                                                                                     \
-	{                                                                                          \
-#f, TKS_FK_INT, AT(f), NULL, 0                                                     \
-	}
-#define TEXT(f)                                                                                    \
-	{                                                                                          \
-#f, TKS_FK_TEXT, AT(f), NULL, 0                                                    \
-	}
-#define WORD(f, w)                                                                                 \
-	{                                                                                          \
-#f, TKS_FK_WORD, AT(f), w, 0                                                       \
-	}
-#define ENUM(f, w)                                                                                 \
-	{                                                                                          \
-#f, TKS_FK_ENUM, AT(f), w, sizeof(w) / sizeof((w)[0])                              \
-	}
+#define AT(f)                                                                                      \
+	.name = #f, .offset = offsetof(struct tks_request, f),                                     \
+	.size = sizeof(((struct tks_request *)0)->f)
+#define FIELD(f, k) AT(f), .kind = k
+#define TEXT(f) FIELD(f, TKS_FK_TEXT)
+#define COUNT(f) FIELD(f, TKS_FK_INT), .min = 0, .max = INT64_MAX
+#define TIME(f) FIELD(f, TKS_FK_INT), .min = 0, .max = TKS_TIME_MAX
+#define SPAN(f) FIELD(f, TKS_FK_INT), .min = -TKS_TIME_MAX, .max = TKS_TIME_MAX
+#define WORD(f, w) FIELD(f, TKS_FK_WORD), .words = w
+#define ENUM(f, w) FIELD(f, TKS_FK_ENUM), .words = w, .nwords = sizeof(w) / sizeof((w)[0])
+#define WHOLE(n, k) .name = n, .kind = k
 
 static const char *const transports[] = { "tcp", "tls", "unix", NULL };
 static const char *const https[] = { "1.0", "1.1", "2", NULL };
@@ -55,57 +49,57 @@ static const char *const lasts[] = {
 };
 
 const struct tks_field tks_fields[] = {
-	{ "type", TKS_FK_TYPE, 0, 0, NULL, 0 },
-	{ "id", TKS_FK_U64, AT(id), NULL, 0 },
-	INT(pid),
-	TEXT(comm),
-	TEXT(cgroup),
-	TEXT(local),
-	TEXT(peer),
-	WORD(transport, transports),
-	WORD(http, https),
-	TEXT(method),
-	TEXT(path),
-	INT(status),
-	WORD(dialect, dialects),
-	TEXT(model),
-	TEXT(response_id),
-	TEXT(server),
-	{ "streamed", TKS_FK_BOOL, AT(streamed), NULL, 0 },
-	ENUM(boundary, boundaries),
-	INT(t_request_ns),
-	INT(t_request_end_ns),
-	INT(t_headers_ns),
-	INT(t_first_ns),
-	INT(t_last_ns),
-	INT(t_finish_ns),
-	INT(t_end_ns),
-	INT(start_unix_ns),
-	INT(frames),
-	INT(token_frames),
-	INT(tokens),
-	ENUM(tokens_source, sources),
-	ENUM(t_last_source, lasts),
-	INT(prompt_tokens),
-	INT(cached_tokens),
-	INT(reasoning_tokens),
-	INT(max_tokens),
-	INT(n),
-	INT(ttft_ns),
-	INT(ttft_visible_ns),
-	INT(tpot_ns),
-	INT(e2e_ns),
-	INT(send_wait_ns),
-	{ "itl", TKS_FK_GAPS, AT(itl), NULL, 0 },
-	{ "itl_per_token", TKS_FK_GAPS, AT(itl_per_token), NULL, 0 },
-	{ "concurrency", TKS_FK_CONCURRENCY, 0, 0, NULL, 0 },
-	TEXT(finish),
-	TEXT(error),
-	{ "flags", TKS_FK_FLAGS, AT(flags), NULL, 0 },
-	{ "slo_met", TKS_FK_SLO, AT(slo_met), NULL, 0 },
-	{ "tokens_at_ns", TKS_FK_TOKENS, 0, 0, NULL, 0 },
-	{ "tokens_in_frame", TKS_FK_COUNTS, 0, 0, NULL, 0 },
-	{ "choices", TKS_FK_CHOICES, 0, 0, NULL, 0 },
+	{ WHOLE("type", TKS_FK_TYPE) },
+	{ FIELD(id, TKS_FK_U64) },
+	{ COUNT(pid) },
+	{ TEXT(comm) },
+	{ TEXT(cgroup) },
+	{ TEXT(local) },
+	{ TEXT(peer) },
+	{ WORD(transport, transports) },
+	{ WORD(http, https) },
+	{ TEXT(method) },
+	{ TEXT(path) },
+	{ COUNT(status) },
+	{ WORD(dialect, dialects) },
+	{ TEXT(model) },
+	{ TEXT(response_id) },
+	{ TEXT(server) },
+	{ FIELD(streamed, TKS_FK_BOOL) },
+	{ ENUM(boundary, boundaries) },
+	{ TIME(t_request_ns) },
+	{ TIME(t_request_end_ns) },
+	{ TIME(t_headers_ns) },
+	{ TIME(t_first_ns) },
+	{ TIME(t_last_ns) },
+	{ TIME(t_finish_ns) },
+	{ TIME(t_end_ns) },
+	{ TIME(start_unix_ns) },
+	{ COUNT(frames) },
+	{ COUNT(token_frames) },
+	{ COUNT(tokens) },
+	{ ENUM(tokens_source, sources) },
+	{ ENUM(t_last_source, lasts) },
+	{ COUNT(prompt_tokens) },
+	{ COUNT(cached_tokens) },
+	{ COUNT(reasoning_tokens) },
+	{ COUNT(max_tokens) },
+	{ COUNT(n) },
+	{ SPAN(ttft_ns) },
+	{ SPAN(ttft_visible_ns) },
+	{ SPAN(tpot_ns) },
+	{ SPAN(e2e_ns) },
+	{ SPAN(send_wait_ns) },
+	{ FIELD(itl, TKS_FK_GAPS) },
+	{ FIELD(itl_per_token, TKS_FK_GAPS) },
+	{ WHOLE("concurrency", TKS_FK_CONCURRENCY) },
+	{ TEXT(finish) },
+	{ TEXT(error) },
+	{ FIELD(flags, TKS_FK_FLAGS) },
+	{ FIELD(slo_met, TKS_FK_SLO) },
+	{ WHOLE("tokens_at_ns", TKS_FK_TOKENS) },
+	{ WHOLE("tokens_in_frame", TKS_FK_COUNTS) },
+	{ WHOLE("choices", TKS_FK_CHOICES) },
 };
 const size_t tks_nfields = sizeof(tks_fields) / sizeof(tks_fields[0]);
 
@@ -139,10 +133,19 @@ static void write_int(struct tks_jsonw *w, int64_t v)
 		tks_jsonw_int(w, v);
 }
 
-static void write_text(struct tks_jsonw *w, const char *s)
+static void write_word(struct tks_jsonw *w, const char *s)
 {
-	if (s && s[0])
+	if (s)
 		tks_jsonw_string(w, s);
+	else
+		tks_jsonw_null(w);
+}
+
+/* size is the array's: no more is written than a reader can hold in it. */
+static void write_text(struct tks_jsonw *w, const char *s, size_t size)
+{
+	if (s[0])
+		tks_jsonw_text(w, s, size - 1);
 	else
 		tks_jsonw_null(w);
 }
@@ -201,7 +204,7 @@ static void write_choice(struct tks_jsonw *w, const struct tks_choice *c)
 	tks_jsonw_name(w, "itl");
 	write_gaps(w, &c->itl);
 	tks_jsonw_name(w, "finish");
-	write_text(w, c->finish);
+	write_text(w, c->finish, sizeof(c->finish));
 	tks_jsonw_end(w, '}');
 }
 
@@ -266,13 +269,13 @@ static void write_value(struct tks_jsonw *w, const struct tks_field *f, const st
 			tks_jsonw_bool(w, *(const int64_t *)at);
 		break;
 	case TKS_FK_TEXT:
-		write_text(w, at);
+		write_text(w, at, f->size);
 		break;
 	case TKS_FK_WORD:
-		write_text(w, *(const char *const *)at);
+		write_word(w, *(const char *const *)at);
 		break;
 	case TKS_FK_ENUM:
-		write_text(w, f->words[*(const unsigned int *)at]);
+		write_word(w, f->words[*(const unsigned int *)at]);
 		break;
 	case TKS_FK_GAPS:
 		write_gaps(w, (const struct tks_gaps *)at);

@@ -35,7 +35,12 @@ struct tks_field {
 	size_t offset, size; /* in struct tks_request */
 	const char *const *words; /* WORD, ENUM; NULL-terminated for WORD, nwords for ENUM */
 	size_t nwords;
+	int64_t min, max; /* INT: what the reader takes, null aside */
 };
+
+/* Times are at most this (the year 2116), so that no difference of two, or of two differences,
+ * overflows. */
+#define TKS_TIME_MAX (1ll << 62)
 
 extern const struct tks_field tks_fields[];
 extern const size_t tks_nfields;

@@ -18,9 +18,19 @@ enum {
 	PATHS_MAX = 192,
 	PATH_LEN = 48,
 	SUB = 16, /* ids a field takes at most */
+	SHAPE = SUB - 1, /* the object or array as such */
 };
 
-enum { C_INDEX = 1, C_TOKENS, C_FRAMES, C_TPOT, C_FINISH, C_OBJECT, C_GAPS };
+enum {
+	C_INDEX = 1,
+	C_TOKENS,
+	C_FRAMES,
+	C_TPOT,
+	C_FINISH,
+	C_OBJECT,
+	C_GAPS,
+	C_GAPS_SHAPE = SHAPE - 1
+};
 
 /* A growing array. */
 struct array {
@@ -37,6 +47,7 @@ struct tks_jsonl_reader {
 	struct array at, in_frame, choices;
 	struct tks_choice choice;
 	bool is_request, is_meta, bad;
+	bool counted; /* tokens_in_frame is there */
 	int err;
 };
 
@@ -75,13 +86,12 @@ static void add_choices(struct builder *b, size_t field)
 	add_path(b, "choices", "[].token_frames", field, C_FRAMES);
 	add_path(b, "choices", "[].tpot_ns", field, C_TPOT);
 	add_path(b, "choices", "[].finish", field, C_FINISH);
+	add_path(b, "choices", "[].itl", field, C_GAPS_SHAPE);
 	add_gaps(b, "choices[].itl", field, C_GAPS);
 }
 
-static void add_field(struct builder *b, size_t i)
+static void add_members(struct builder *b, const struct tks_field *f, size_t i)
 {
-	const struct tks_field *f = &tks_fields[i];
-
 	switch (f->kind) {
 	case TKS_FK_GAPS:
 		add_gaps(b, f->name, i, 0);
@@ -91,31 +101,52 @@ static void add_field(struct builder *b, size_t i)
 		add_path(b, f->name, ".mean", i, 1);
 		add_path(b, f->name, ".max", i, 2);
 		break;
-	case TKS_FK_FLAGS:
-	case TKS_FK_TOKENS:
-	case TKS_FK_COUNTS:
-		add_path(b, f->name, "[]", i, 0);
-		break;
 	case TKS_FK_CHOICES:
 		add_choices(b, i);
 		break;
 	default:
-		add_path(b, f->name, "", i, 0);
+		add_path(b, f->name, "[]", i, 0);
 	}
+}
+
+/* Fields with parts; the others are one value. */
+static bool has_parts(enum tks_field_kind kind)
+{
+	return kind == TKS_FK_GAPS || kind == TKS_FK_CONCURRENCY || kind == TKS_FK_CHOICES ||
+	       kind == TKS_FK_FLAGS || kind == TKS_FK_TOKENS || kind == TKS_FK_COUNTS;
+}
+
+static void add_field(struct builder *b, size_t i)
+{
+	bool parts = has_parts(tks_fields[i].kind);
+
+	add_path(b, tks_fields[i].name, "", i, parts ? SHAPE : 0);
+	if (parts)
+		add_members(b, &tks_fields[i], i);
 }
 
 /* --- values --- */
 
-static bool get_int(const struct tks_jvalue *v, int64_t *out)
+static bool get_int(const struct tks_jvalue *v, int64_t min, int64_t max, int64_t *out)
 {
 	if (v->type == TKS_JS_NULL) {
 		*out = TKS_NULL;
 		return true;
 	}
-	if (v->type != TKS_JS_NUMBER || v->num != (double)v->inum)
+	if (v->type != TKS_JS_NUMBER || v->num != (double)v->inum || v->inum < min || v->inum > max)
 		return false;
 	*out = v->inum;
 	return true;
+}
+
+static bool get_count(const struct tks_jvalue *v, int64_t *out)
+{
+	return get_int(v, 0, INT64_MAX, out);
+}
+
+static bool get_span(const struct tks_jvalue *v, int64_t *out)
+{
+	return get_int(v, -TKS_TIME_MAX, TKS_TIME_MAX, out);
 }
 
 static bool get_text(const struct tks_jvalue *v, char *out, size_t size)
@@ -176,19 +207,21 @@ static bool get_gap(const struct tks_jvalue *v, struct tks_gaps *g, size_t i)
 	if (i >= tks_ngap_fields)
 		return false;
 	out = (int64_t *)((char *)g + tks_gap_fields[i].offset);
-	return get_int(v, out) && (i || (*out != TKS_NULL && *out >= 0));
+	return i ? get_span(v, out) : get_count(v, out);
 }
 
 static bool get_concurrency(const struct tks_jvalue *v, struct tks_request *q, size_t i)
 {
 	if (i == 0)
-		return get_int(v, &q->conc_at_start);
+		return get_count(v, &q->conc_at_start);
 	if (i == 2)
-		return get_int(v, &q->conc_max);
-	if (v->type != TKS_JS_NUMBER && v->type != TKS_JS_NULL)
-		return false;
-	q->conc_mean = v->type == TKS_JS_NUMBER ? v->num : NAN;
-	return true;
+		return get_count(v, &q->conc_max);
+	if (v->type == TKS_JS_NULL) {
+		q->conc_mean = NAN;
+		return true;
+	}
+	q->conc_mean = v->num;
+	return v->type == TKS_JS_NUMBER && v->num >= 0 && isfinite(v->num);
 }
 
 static bool get_flag(const struct tks_jvalue *v, struct tks_request *q)
@@ -227,18 +260,34 @@ static bool get_time(struct tks_jsonl_reader *r, const struct tks_jvalue *v)
 {
 	int64_t t;
 
-	return get_int(v, &t) && push(r, &r->at, &t, SERIES_MAX);
+	return get_int(v, 0, TKS_TIME_MAX, &t) && push(r, &r->at, &t, SERIES_MAX);
 }
 
-static bool get_count(struct tks_jsonl_reader *r, const struct tks_jvalue *v)
+static bool get_tokens(struct tks_jsonl_reader *r, const struct tks_jvalue *v)
 {
 	int64_t n;
 	int32_t k;
 
-	if (!get_int(v, &n) || (n != TKS_NULL && (n < 0 || n > INT32_MAX)))
+	if (!get_int(v, 0, INT32_MAX, &n))
 		return false;
 	k = n == TKS_NULL ? -1 : (int32_t)n;
 	return push(r, &r->in_frame, &k, SERIES_MAX);
+}
+
+static bool is_object(const struct tks_jvalue *v)
+{
+	return v->type == TKS_JS_OBJECT_BEGIN || v->type == TKS_JS_OBJECT;
+}
+
+static bool is_array(const struct tks_jvalue *v)
+{
+	return v->type == TKS_JS_ARRAY_BEGIN || v->type == TKS_JS_ARRAY;
+}
+
+/* Null, or an object that says of how many gaps. */
+static bool gaps_shape(const struct tks_jvalue *v, const struct tks_gaps *g)
+{
+	return v->type == TKS_JS_OBJECT ? g->n > 0 : is_object(v) || v->type == TKS_JS_NULL;
 }
 
 static bool get_choice(struct tks_jsonl_reader *r, const struct tks_jvalue *v, size_t id)
@@ -254,15 +303,17 @@ static bool get_choice(struct tks_jsonl_reader *r, const struct tks_jvalue *v, s
 		tks_gaps_from(NULL, 0, &c->itl);
 		return v->type == TKS_JS_OBJECT_BEGIN;
 	case C_INDEX:
-		return get_int(v, &c->index) && c->index >= 0;
+		return get_count(v, &c->index) && c->index != TKS_NULL;
 	case C_TOKENS:
-		return get_int(v, &c->tokens);
+		return get_count(v, &c->tokens);
 	case C_FRAMES:
-		return get_int(v, &c->token_frames) && c->token_frames >= 0;
+		return get_count(v, &c->token_frames) && c->token_frames != TKS_NULL;
 	case C_TPOT:
-		return get_int(v, &c->tpot_ns);
+		return get_span(v, &c->tpot_ns);
 	case C_FINISH:
 		return get_text(v, c->finish, sizeof(c->finish));
+	case C_GAPS_SHAPE:
+		return gaps_shape(v, &c->itl);
 	default:
 		return get_gap(v, &c->itl, id - C_GAPS);
 	}
@@ -282,10 +333,27 @@ static bool get_id(const struct tks_jvalue *v, uint64_t *out)
 {
 	int64_t id;
 
-	if (!get_int(v, &id) || id < 0)
+	if (!get_count(v, &id) || id == TKS_NULL)
 		return false;
 	*out = (uint64_t)id;
 	return true;
+}
+
+/* The object or array of a field with parts. */
+static bool get_shape(struct tks_jsonl_reader *r, const struct tks_field *f,
+		      const struct tks_jvalue *v)
+{
+	switch (f->kind) {
+	case TKS_FK_GAPS:
+		return gaps_shape(v, (const struct tks_gaps *)((const char *)&r->q + f->offset));
+	case TKS_FK_CONCURRENCY:
+		return is_object(v) || v->type == TKS_JS_NULL;
+	case TKS_FK_COUNTS:
+		r->counted = true;
+		return is_array(v);
+	default:
+		return is_array(v);
+	}
 }
 
 static bool get_value(struct tks_jsonl_reader *r, const struct tks_field *f,
@@ -301,7 +369,7 @@ static bool get_value(struct tks_jsonl_reader *r, const struct tks_field *f,
 	case TKS_FK_U64:
 		return get_id(v, (uint64_t *)at);
 	case TKS_FK_INT:
-		return get_int(v, (int64_t *)at);
+		return get_int(v, f->min, f->max, (int64_t *)at);
 	case TKS_FK_BOOL:
 		return get_bool(v, (int64_t *)at);
 	case TKS_FK_TEXT:
@@ -321,7 +389,7 @@ static bool get_value(struct tks_jsonl_reader *r, const struct tks_field *f,
 	case TKS_FK_TOKENS:
 		return get_time(r, v);
 	case TKS_FK_COUNTS:
-		return get_count(r, v);
+		return get_tokens(r, v);
 	case TKS_FK_CHOICES:
 		return get_choice(r, v, sub);
 	}
@@ -332,9 +400,14 @@ static void on_value(void *ctx, const struct tks_jvalue *v)
 {
 	struct tks_jsonl_reader *r = ctx;
 	size_t id = v->id - 1u;
+	const struct tks_field *f = &tks_fields[id / SUB];
 
-	if (!r->bad && !get_value(r, &tks_fields[id / SUB], v, id % SUB))
-		r->bad = true;
+	if (r->bad)
+		return;
+	if (id % SUB == SHAPE)
+		r->bad = !get_shape(r, f, v);
+	else
+		r->bad = !get_value(r, f, v, id % SUB);
 }
 
 /* --- life --- */
@@ -394,23 +467,23 @@ void tks_jsonl_reader_free(struct tks_jsonl_reader *r)
 static bool blank(const char *line, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
-		if (!strchr(" \t\r", line[i]))
+		if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')
 			return false;
 	}
 	return true;
 }
 
-/* A record without these is not one. */
-static bool complete(const struct tks_request *q)
+/* A record without these is not one, and every token frame has its count or none has. */
+static bool complete(const struct tks_jsonl_reader *r)
 {
-	return q->transport && q->dialect;
+	return r->q.transport && r->q.dialect && (!r->counted || r->in_frame.n == r->at.n);
 }
 
 static void hand_out(struct tks_jsonl_reader *r, struct tks_request *q)
 {
 	r->q.token_at_ns = r->at.n ? r->at.p : NULL;
 	r->q.ntoken_at = r->at.n;
-	r->q.tokens_in_frame = r->in_frame.n && r->in_frame.n == r->at.n ? r->in_frame.p : NULL;
+	r->q.tokens_in_frame = r->in_frame.n ? r->in_frame.p : NULL;
 	r->q.choices = r->choices.n > 1 ? r->choices.p : NULL;
 	r->q.nchoices = r->choices.n > 1 ? r->choices.n : 0;
 	*q = r->q;
@@ -426,7 +499,7 @@ int tks_jsonl_read(struct tks_jsonl_reader *r, const char *line, size_t len, str
 	tks_request_init(&r->q);
 	r->q.transport = r->q.dialect = NULL;
 	r->at.n = r->in_frame.n = r->choices.n = 0;
-	r->is_request = r->is_meta = r->bad = false;
+	r->is_request = r->is_meta = r->bad = r->counted = false;
 	r->err = 0;
 	tks_jscan_reset(r->scan);
 	status = tks_jscan_feed(r->scan, line, len, &used);
@@ -436,7 +509,7 @@ int tks_jsonl_read(struct tks_jsonl_reader *r, const char *line, size_t len, str
 		return r->err;
 	if (r->is_meta)
 		return -ENOENT;
-	if (!r->is_request || r->bad || !complete(&r->q))
+	if (!r->is_request || r->bad || !complete(r))
 		return -EBADMSG;
 	hand_out(r, q);
 	return 0;

@@ -129,46 +129,53 @@ static bool plain(unsigned char c)
 	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-/* What can't stand in a string as it is; the bytes it took. */
-static size_t special(struct tks_jsonw *w, const unsigned char *s, size_t n)
+/* What can't stand in a string as it is, len bytes of it (0: not UTF-8). U+FFFD is written in one
+ * way, whether it was there or repairs something, so that a text that was read back is written as
+ * before. */
+static void special(struct tks_jsonw *w, const char *s, size_t len)
 {
-	size_t len = utf8_len(s, n);
 	char buf[8];
 
-	if (len > 1) {
-		raw(w, (const char *)s, len);
-		return len;
-	}
-	if (!len) {
-		raw(w, "\\ufffd", 6);
-		return 1;
-	}
-	if (s[0] == '"' || s[0] == '\\')
+	if (!len || (len == 3 && !memcmp(s, "\xef\xbf\xbd", 3)))
+		snprintf(buf, sizeof(buf), "\\ufffd");
+	else if (len > 1)
+		snprintf(buf, sizeof(buf), "%.*s", (int)len, s);
+	else if (s[0] == '"' || s[0] == '\\')
 		snprintf(buf, sizeof(buf), "\\%c", s[0]);
 	else
-		snprintf(buf, sizeof(buf), "\\u%04x", s[0]);
+		snprintf(buf, sizeof(buf), "\\u%04x", (unsigned char)s[0]);
 	raw(w, buf, strlen(buf));
-	return 1;
 }
 
-void tks_jsonw_string(struct tks_jsonw *w, const char *text)
+void tks_jsonw_text(struct tks_jsonw *w, const char *text, size_t room)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	size_t n = strlen(text), i = 0;
 
 	before(w);
 	raw(w, "\"", 1);
-	while (i < n) {
-		size_t run = i;
+	while (i < n && room) {
+		size_t run = i, len, decoded;
 
-		while (run < n && plain(s[run]))
+		while (run < n && run - i < room && plain(s[run]))
 			run++;
 		raw(w, text + i, run - i);
+		room -= run - i;
 		i = run;
-		if (i < n)
-			i += special(w, s + i, n - i);
+		len = i < n ? utf8_len(s + i, n - i) : 0;
+		decoded = len ? len : 3;
+		if (i == n || decoded > room)
+			break;
+		special(w, text + i, len);
+		room -= decoded;
+		i += len ? len : 1;
 	}
 	raw(w, "\"", 1);
+}
+
+void tks_jsonw_string(struct tks_jsonw *w, const char *text)
+{
+	tks_jsonw_text(w, text, SIZE_MAX);
 }
 
 void tks_jsonw_newline(struct tks_jsonw *w)

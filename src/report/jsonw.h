@@ -35,6 +35,10 @@ void tks_jsonw_double(struct tks_jsonw *w, double v);
 /* Control characters are escaped, bytes that are not UTF-8 become U+FFFD. */
 void tks_jsonw_string(struct tks_jsonw *w, const char *s);
 
+/* The same, cut before the character with which the text that a reader gets would be longer than
+ * room bytes: a repaired byte is three in there. */
+void tks_jsonw_text(struct tks_jsonw *w, const char *s, size_t room);
+
 /* Ends the line; the next value starts afresh. */
 void tks_jsonw_newline(struct tks_jsonw *w);
 

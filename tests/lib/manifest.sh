@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Prints the list of all tests for runner.py, in the order in which a fault is found soonest. The
+# programs must have been built (make check does). FUZZ_SECONDS: time a fuzzer gets (20).
+set -eu
+cd "$(dirname "$0")/../.."
+tap='CMOCKA_MESSAGE_OUTPUT=TAP'
+
+echo "lint@300:sources:python3 tests/lib/lint.py build"
+echo "selftest@300:runner:python3 tests/lib/test_runner.py"
+for source in tests/unit/test_*.c; do
+	name=$(basename "$source" .c)
+	echo "unit@300:$name:$tap build/tests/$name"
+	echo "san@600:$name:$tap build/san/tests/$name"
+done
+echo "golden@600:cases:python3 tests/golden/run_golden.py --tshark"
+echo "golden@300:cli:python3 tests/golden/run_cli.py"
+echo "san@1200:golden:python3 tests/golden/run_golden.py build/san/tokensnoop"
+for source in tests/unit/test_*.c; do
+	name=$(basename "$source" .c)
+	echo "valgrind@900:$name:valgrind -q --error-exitcode=9 --leak-check=full build/tests/$name"
+done
+for source in tests/fuzz/fuzz_*.c; do
+	name=$(basename "$source" .c)
+	echo "fuzz@300:$name:sh tests/fuzz/run_one.sh build/fuzz/$name ${FUZZ_SECONDS:-20}"
+done
+echo "live@300:zoo:build/tests/zoo"
+echo "live@300:zoo_syscall:sh tests/live/zoo_syscall.sh"
+echo "selftest@300:live_check:python3 tests/live/test_check.py"
+echo "live@1800:servers:python3 tests/live/run_live.py"
+echo "selftest@900:kernels:python3 tests/kernels/selftest.py"
+echo "kernels@3000:matrix:python3 tests/kernels/run_kernels.py"
