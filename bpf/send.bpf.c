@@ -27,6 +27,7 @@ struct inflight {
 	__u8 active;
 	__u8 unsure; /* another thread sent on the socket in between */
 	__u8 exact; /* the return is seen under the socket's lock */
+	__u16 lport; /* a socket that is reset meanwhile forgets it */
 };
 
 struct {
@@ -111,6 +112,7 @@ static __always_inline void inflight_begin(struct inflight *f, const struct sock
 	f->ts_ns = now;
 	f->cookie = cookie;
 	f->seq = write_seq(sk);
+	f->lport = BPF_CORE_READ(sk, __sk_common.skc_num);
 	f->verdict = verdict;
 	f->unsure = 0;
 	f->exact = 0;
@@ -199,6 +201,7 @@ static __always_inline void rec_send(struct send_scratch *s, const struct inflig
 	r->cookie = f->cookie;
 	r->seq = f->seq;
 	rec_sock(r, (const struct sock *)f->sk);
+	r->lport = f->lport;
 	rec_task(r);
 }
 
@@ -294,8 +297,7 @@ int BPF_PROG(tx_fentry, struct sock *sk, struct msghdr *msg, size_t size)
 SEC("?fexit/tcp_sendmsg_locked")
 int BPF_PROG(tx_fexit, struct sock *sk, struct msghdr *msg, size_t size, int ret)
 {
-	if (sock_wanted(sk))
-		send_exit(sk, ret);
+	send_exit(sk, ret);
 	return 0;
 }
 
@@ -317,8 +319,7 @@ SEC("?fexit/tcp_sendpage")
 int BPF_PROG(tx_page_r, struct sock *sk, struct page *page, int offset, size_t size, int flags,
 	     int ret)
 {
-	if (sock_wanted(sk))
-		send_exit(sk, ret);
+	send_exit(sk, ret);
 	return 0;
 }
 

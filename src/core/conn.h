@@ -32,7 +32,9 @@ struct tks_conn {
 	bool trusted; /* a message head was seen, so that the role is certain */
 	bool fin[2]; /* by enum tks_dir */
 	bool first_seen[2]; /* by enum tks_dir: the first bytes have been looked at */
+	bool closing; /* closed, but bytes sent before are still on their way to us */
 	uint32_t err;
+	uint32_t close_seq[2]; /* by enum tks_dir, valid when closing */
 	uint32_t lost;
 	uint32_t netns;
 	uint64_t searched; /* bytes without a trusted place, entered in the middle */

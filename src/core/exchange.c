@@ -239,9 +239,10 @@ static void exchange_end(struct tks_exchange *e, enum tks_outcome how)
 		tks_decoder_end(e->dec);
 		llm = tks_decoder_is_llm(e->dec) == 1;
 	}
-	count_out(e, (int64_t)e->conn->last_ns);
+	/* Its own end must not be in the history yet: it counts in all of its window. */
 	if (llm || e->llm_path)
 		report(e, how);
+	count_out(e, (int64_t)e->conn->last_ns);
 	exchange_free(e);
 	trim_history(p);
 }

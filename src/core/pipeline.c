@@ -19,6 +19,7 @@ enum {
 	CONNECTIONS_MAX = 65536,
 	SEARCH_BYTES =
 		4 << 20, /* looked through for a message's start before a connection is given up */
+	CLOSE_NS = 200000000, /* a closed connection's missing bytes are waited for so long */
 	ACTIVE_NS = 1000000000, /* holes are looked for on connections with events this recently */
 };
 
@@ -342,22 +343,58 @@ static void on_fin(struct tks_conn *c, const struct tks_event *ev)
 	release(c);
 }
 
-static void on_close(struct tks_conn *c, const struct tks_event *ev)
+/* The stream did not come as far as seq. A FIN that was sent or received counts one. */
+static bool incomplete(const struct tks_conn *c, enum tks_dir dir)
 {
-	if (c->proto == TKS_PROTO_IGNORED)
-		goto out;
-	c->err = ev->err;
-	/* A FIN that was sent or received counts one. */
-	if (ev->seq_known && !c->fin[TKS_TX])
-		tks_stream_end_at(&c->stream[TKS_TX], ev->tx_seq);
-	if (ev->seq_known && !c->fin[TKS_RX])
-		tks_stream_end_at(&c->stream[TKS_RX], ev->rx_seq);
-	tks_stream_flush(&c->stream[TKS_RX]);
-	tks_stream_flush(&c->stream[TKS_TX]);
+	const struct tks_stream *s = &c->stream[dir];
+
+	return s->started && !c->fin[dir] && (int32_t)(c->close_seq[dir] - s->next_seq) > 0;
+}
+
+static void finish_close(struct tks_conn *c)
+{
+	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
+		if (incomplete(c, dir))
+			tks_stream_end_at(&c->stream[dir], c->close_seq[dir]);
+		tks_stream_flush(&c->stream[dir]);
+	}
 	end_direction(c, !tks_conn_request_dir(c));
 	end_direction(c, tks_conn_request_dir(c));
-out:
 	drop(c, false);
+}
+
+/*
+ * A send's record is written when the send returns. A reset that the send itself brought about (on
+ * loopback, within it) closes the connection before that: what is missing is waited for a little.
+ */
+static void on_close(struct tks_conn *c, const struct tks_event *ev)
+{
+	if (c->proto == TKS_PROTO_IGNORED) {
+		drop(c, false);
+		return;
+	}
+	c->err = ev->err;
+	for (int dir = TKS_RX; dir <= TKS_TX; dir++)
+		c->close_seq[dir] = c->stream[dir].next_seq;
+	if (ev->seq_known) {
+		c->close_seq[TKS_RX] = ev->rx_seq;
+		c->close_seq[TKS_TX] = ev->tx_seq;
+	}
+	c->closing = true;
+	if (!incomplete(c, TKS_RX) && !incomplete(c, TKS_TX))
+		finish_close(c);
+}
+
+static int on_data_event(struct tks_conn *c, const struct tks_event *ev)
+{
+	int err;
+
+	if (c->proto == TKS_PROTO_IGNORED)
+		return 0;
+	err = on_segment(c, ev);
+	if (c->closing && !incomplete(c, TKS_RX) && !incomplete(c, TKS_TX))
+		finish_close(c);
+	return err;
 }
 
 int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
@@ -385,7 +422,7 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 		on_open(c, ev, fresh);
 		return 0;
 	case TKS_EV_DATA:
-		return c->proto == TKS_PROTO_IGNORED ? 0 : on_segment(c, ev);
+		return on_data_event(c, ev);
 	case TKS_EV_FIN:
 		on_fin(c, ev);
 		return 0;
@@ -411,7 +448,10 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 			continue;
 		tks_stream_advance(&c->stream[TKS_RX], now_ns);
 		tks_stream_advance(&c->stream[TKS_TX], now_ns);
-		release(c);
+		if (c->closing && c->last_ns + CLOSE_NS < now_ns)
+			finish_close(c);
+		else
+			release(c);
 	}
 }
 
@@ -420,6 +460,10 @@ void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
 	struct tks_conn *c;
 
 	while ((c = tks_conns_oldest(&p->conns))) {
+		if (c->closing) {
+			finish_close(c);
+			continue;
+		}
 		if (c->proto != TKS_PROTO_IGNORED) {
 			tks_stream_flush(&c->stream[TKS_RX]);
 			tks_stream_flush(&c->stream[TKS_TX]);

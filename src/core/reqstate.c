@@ -425,6 +425,11 @@ static void set_times(struct tks_reqstate *r, bool eos)
 	/* Some choice's finish may be in the hole. */
 	if (r->any_hole && (int64_t)finished < (q->n != TKS_NULL && q->n > 1 ? q->n : 1))
 		q->t_finish_ns = TKS_NULL;
+	/* A lone end-of-sequence token, without a frame of its own. */
+	if (!r->nentries && eos) {
+		q->t_first_ns = q->t_visible_ns = q->t_last_ns = q->t_finish_ns;
+		q->t_last_source = TKS_LAST_FINISH;
+	}
 	if (!r->nentries)
 		return;
 	last = &r->entries[r->nentries - 1];

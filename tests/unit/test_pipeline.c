@@ -114,6 +114,18 @@ static void check_answer(const struct tks_request *r)
 	check_answer_at(r, 0);
 }
 
+static void begin_answer(struct lib_pipe *l)
+{
+	lib_open(l, 1);
+	l->now = 100 * MS;
+	lib_rx(l, 1, request);
+	l->now = 150 * MS;
+	lib_tx(l, 1, head);
+	lib_tx_chunk(l, 1, role);
+	l->now = 200 * MS;
+	lib_tx_chunk(l, 1, token);
+}
+
 static void test_one(void **state)
 {
 	static struct lib_pipe l;
@@ -256,6 +268,67 @@ static void test_lost_tail(void **state)
 	teardown(&l);
 }
 
+/* A reset that comes within the send is told before the send's own bytes. */
+static void test_close_before_bytes(void **state)
+{
+	static struct lib_pipe l;
+	char buf[1024];
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	l.now = 210 * MS;
+	lib_chunk(buf, sizeof(buf), token);
+	l.tx_seq[1] += (uint32_t)strlen(buf);
+	lib_close(&l, 1, ECONNRESET);
+	assert_int_equal(l.n, 0);
+	l.tx_seq[1] -= (uint32_t)strlen(buf);
+	lib_tx(&l, 1, buf);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.rec[0].r.finish, "aborted");
+	assert_int_equal(l.rec[0].r.token_frames, 2);
+	assert_int_equal(l.rec[0].r.flags, TKS_F_ESTIMATED);
+	teardown(&l);
+}
+
+/* ... and if they never come, they are lost. */
+static void test_close_without_bytes(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l);
+	l.tx_seq[1] += 100;
+	lib_close(&l, 1, ECONNRESET);
+	assert_int_equal(l.n, 0);
+	tks_pipeline_advance(l.p, l.now + 300 * MS);
+	assert_int_equal(l.n, 1);
+	assert_true(l.rec[0].r.flags & TKS_F_LOST);
+	assert_string_equal(l.rec[0].r.finish, "");
+	teardown(&l);
+}
+
+/* One token, and all in one send: the request still counts itself. */
+static void test_one_send(void **state)
+{
+	static struct lib_pipe l;
+	char buf[4096], chunk[1024];
+
+	(void)state;
+	setup(&l);
+	lib_open(&l, 1);
+	l.now = 100 * MS;
+	lib_rx(&l, 1, request);
+	l.now = 150 * MS;
+	snprintf(buf, sizeof(buf), "%s%s0\r\n\r\n", head, lib_chunk(chunk, sizeof(chunk), token));
+	lib_tx(&l, 1, buf);
+	assert_int_equal(l.n, 1);
+	assert_int_equal(l.rec[0].r.conc_max, 1);
+	assert_true(fabs(l.rec[0].r.conc_mean - 1.0) < 1e-9);
+	teardown(&l);
+}
+
 /* A whole answer is lost: the next one goes to its own request, by the times. */
 static void test_lost_answer(void **state)
 {
@@ -330,18 +403,6 @@ static void test_mid_stream(void **state)
 	check_answer_at(&l.rec[1].r, 1000 * MS);
 	assert_int_equal(l.rec[1].r.flags, 0);
 	teardown(&l);
-}
-
-static void begin_answer(struct lib_pipe *l)
-{
-	lib_open(l, 1);
-	l->now = 100 * MS;
-	lib_rx(l, 1, request);
-	l->now = 150 * MS;
-	lib_tx(l, 1, head);
-	lib_tx_chunk(l, 1, role);
-	l->now = 200 * MS;
-	lib_tx_chunk(l, 1, token);
 }
 
 static void test_client_leaves(void **state)
@@ -557,15 +618,27 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one),	      cmocka_unit_test(test_keep_alive),
-		cmocka_unit_test(test_concurrency),   cmocka_unit_test(test_lost_frame),
-		cmocka_unit_test(test_lost_tail),     cmocka_unit_test(test_mid_stream),
-		cmocka_unit_test(test_client_leaves), cmocka_unit_test(test_client_resets),
-		cmocka_unit_test(test_server_cuts),   cmocka_unit_test(test_trace_ends),
-		cmocka_unit_test(test_no_answer),     cmocka_unit_test(test_not_llm),
-		cmocka_unit_test(test_bulk),	      cmocka_unit_test(test_other_protocols),
-		cmocka_unit_test(test_lost_answer),   cmocka_unit_test(test_lost_pipelined),
-		cmocka_unit_test(test_eviction),      cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_one),
+		cmocka_unit_test(test_keep_alive),
+		cmocka_unit_test(test_concurrency),
+		cmocka_unit_test(test_lost_frame),
+		cmocka_unit_test(test_lost_tail),
+		cmocka_unit_test(test_mid_stream),
+		cmocka_unit_test(test_client_leaves),
+		cmocka_unit_test(test_client_resets),
+		cmocka_unit_test(test_server_cuts),
+		cmocka_unit_test(test_trace_ends),
+		cmocka_unit_test(test_no_answer),
+		cmocka_unit_test(test_not_llm),
+		cmocka_unit_test(test_bulk),
+		cmocka_unit_test(test_other_protocols),
+		cmocka_unit_test(test_close_before_bytes),
+		cmocka_unit_test(test_close_without_bytes),
+		cmocka_unit_test(test_one_send),
+		cmocka_unit_test(test_lost_answer),
+		cmocka_unit_test(test_lost_pipelined),
+		cmocka_unit_test(test_eviction),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);
