@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Dialects: how a family of servers writes down tokens, counts, ends and errors. A dialect is a file with a
- * struct tks_dialect and a row in the table of dialect.c.
+ * Dialects: how a family of servers writes down tokens, counts, ends and errors. A dialect is a
+ * file with a struct tks_dialect and a row in the table of dialect.c.
  */
 #ifndef TKS_DIALECT_H
 #define TKS_DIALECT_H
@@ -43,7 +43,8 @@ struct tks_dialect {
 	const struct tks_jfield *fields;
 	size_t nfields;
 	bool (*matches)(const struct tks_shape *shape);
-	/* A document begins; a value of the schema; the document has ended (ok: it was well-formed). */
+	/* A document begins; a value of the schema; the document has ended (ok: it was
+	 * well-formed). */
 	void (*begin)(struct tks_dialect_ctx *d);
 	void (*value)(struct tks_dialect_ctx *d, const struct tks_jvalue *v);
 	void (*end)(struct tks_dialect_ctx *d, bool ok);

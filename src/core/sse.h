@@ -51,8 +51,8 @@ void tks_sse_init(struct tks_sse *s, const struct tks_sse_ops *ops, void *ctx);
 void tks_sse_feed(struct tks_sse *s, const struct tks_slice *in);
 
 /*
- * Bytes are missing before the next feed: the frame under way is void. The next frame is one that begins
- * behind a blank line, or at once, if what is fed next begins with a data or event field.
+ * Bytes are missing before the next feed: the frame under way is void. The next frame is one that
+ * begins behind a blank line, or at once, if what is fed next begins with a data or event field.
  */
 void tks_sse_gap(struct tks_sse *s);
 
