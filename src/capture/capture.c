@@ -149,6 +149,7 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 	struct tks_open_spec spec = { .ring_bytes = cfg->ring_bytes ? cfg->ring_bytes
 								    : RING_DEFAULT };
 	struct tks_capture *c;
+	char root[256];
 	int err;
 
 	why[0] = 0;
@@ -156,6 +157,12 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 		return -EPERM;
 	if (tks_no_btf(why, len))
 		return -EOPNOTSUPP;
+	if (tks_cgroup2_mount(root, sizeof(root))) {
+		snprintf(why, len,
+			 "cgroup v2 is not mounted, which the receive side needs: "
+			 "mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+		return -EOPNOTSUPP;
+	}
 	err = choose(cfg, &spec, why, len);
 	if (err)
 		return err;

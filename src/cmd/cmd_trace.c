@@ -302,6 +302,7 @@ static int trace(struct trace *t)
 		return TKS_EXIT_FAILED;
 	}
 	catch_signals();
+	t->began_ns = clock_ns(CLOCK_MONOTONIC);
 	fprintf(stderr, "tokensnoop: ready (%s)\n", tks_capture_hooks(t->capture));
 	err = run(t);
 	wind_up(t);

@@ -13,4 +13,8 @@ enum { TKS_HUMAN = 16 };
 char *tks_human_ms(double ns, char *buf);
 char *tks_human_ms_int(int64_t ns, char *buf);
 
+/* The last width bytes of a text that somebody else chose, safe for a terminal: what is not
+ * printable ASCII is '?'; "-" for none. buf holds width + 1 bytes and is returned. */
+char *tks_human_text(const char *s, size_t width, char *buf);
+
 #endif

@@ -402,12 +402,14 @@ static void on_value(void *ctx, const struct tks_jvalue *v)
 	size_t id = v->id - 1u;
 	const struct tks_field *f = &tks_fields[id / SUB];
 
-	if (r->bad)
+	/* The type is looked at in any case: of a line of another type nothing else is of interest.
+	 */
+	if (r->bad && f->kind != TKS_FK_TYPE)
 		return;
 	if (id % SUB == SHAPE)
-		r->bad = !get_shape(r, f, v);
+		r->bad |= !get_shape(r, f, v);
 	else
-		r->bad = !get_value(r, f, v, id % SUB);
+		r->bad |= !get_value(r, f, v, id % SUB);
 }
 
 /* --- life --- */

@@ -12,6 +12,8 @@
 #include "metric_names.h"
 #include "tokensnoop/report.h"
 
+enum { TEXT_WIDTH = 64 }; /* what an 80 column line has room for behind its label */
+
 static const char *const boundary_names[] = { [TKS_B_SEND] = "send", [TKS_B_WIRE] = "wire" };
 
 /* --- the head --- */
@@ -33,10 +35,14 @@ static void print_boundary(FILE *out, const struct tks_stats_totals *t)
 
 static void print_models(FILE *out, const struct tks_stats_totals *t)
 {
-	fputs("model          ", out);
-	for (size_t i = 0; i < t->nmodels; i++)
-		fprintf(out, "%s%.60s", i ? ", " : "", t->models[i]);
-	fprintf(out, "%s%s\n", t->nmodels ? "" : "-", t->more_models ? ", ..." : "");
+	char name[TEXT_WIDTH + 1];
+
+	fprintf(out, "model          %s\n",
+		tks_human_text(t->nmodels ? t->models[0] : "", TEXT_WIDTH, name));
+	for (size_t i = 1; i < t->nmodels; i++)
+		fprintf(out, "               %s\n", tks_human_text(t->models[i], TEXT_WIDTH, name));
+	if (t->more_models)
+		fputs("               ...\n", out);
 	if (t->nmodels > 1 || t->more_models)
 		fputs("  NOTE: several models in one sample\n", out);
 }
@@ -57,6 +63,8 @@ static void print_sources(FILE *out, const struct tks_stats_totals *t)
 	print_source(out, t->src_frames, "frames (estimated)", &printed);
 	print_source(out, t->src_none, "none", &printed);
 	fputs(printed ? "\n" : "-\n", out);
+	if (!!t->src_per_frame + !!t->src_usage + !!t->src_frames > 1)
+		fputs("  NOTE: several token sources in one sample\n", out);
 }
 
 static void print_requests(FILE *out, const struct tks_stats_totals *t)
@@ -95,6 +103,8 @@ static void print_dists(FILE *out, struct tks_stats *stats, const struct tks_sta
 {
 	struct tks_dist d;
 
+	if (!t->requests)
+		return;
 	fprintf(out, "\n%-16s %6s %8s %8s %8s %8s %8s %8s\n", "milliseconds", "n", "mean", "p50",
 		"p90", "p95", "p99", "max");
 	for (int m = 0; m < TKS_METRICS; m++) {
@@ -113,6 +123,9 @@ static void print_cells(FILE *out, struct tks_stats *stats, enum tks_metric m)
 	struct tks_dist d;
 	char label[32];
 
+	tks_stats_dist(stats, m, &d);
+	if (!d.n)
+		return;
 	fprintf(out, "\n%s by output tokens x concurrency\n", tks_metric_names[m].label);
 	for (int l = 0; l < TKS_LEN_BUCKETS; l++) {
 		for (int c = 0; c < TKS_CONC_BUCKETS; c++) {
@@ -166,27 +179,38 @@ static void print_flagged(FILE *out, const struct tks_stats_totals *t)
 		      out);
 }
 
-static void print_drop(FILE *out, int64_t n, const char *what, int *printed)
+/* One reason more on the line, or on the next where it has no room. */
+static void print_drop(FILE *out, int64_t n, const char *what, int *used)
 {
-	if (n > 0)
-		fprintf(out, "%s%" PRId64 " %s", (*printed)++ ? ", " : "", n, what);
+	char item[64];
+	int len;
+
+	if (n <= 0)
+		return;
+	len = snprintf(item, sizeof(item), "%" PRId64 " %s", n, what);
+	if (*used && *used + len + 2 > TEXT_WIDTH) {
+		fprintf(out, ",\n%15s", "");
+		*used = 0;
+	}
+	fprintf(out, "%s%s", *used ? ", " : "", item);
+	*used += len + 2;
 }
 
 static void print_drops(FILE *out, const struct tks_meta *m)
 {
-	int printed = 0;
+	int used = 0;
 
 	fputs("drops          ", out);
-	print_drop(out, m->lost_records, "records", &printed);
-	print_drop(out, m->lost_bytes, "bytes", &printed);
-	print_drop(out, m->unreadable_bytes, "bytes unreadable", &printed);
-	print_drop(out, m->conn_full, "connections (table full)", &printed);
-	print_drop(out, m->inflight_lost, "sends half seen", &printed);
-	print_drop(out, m->evicted, "connections evicted", &printed);
-	print_drop(out, m->no_memory, "things for want of memory", &printed);
-	print_drop(out, m->bad_messages, "bad messages", &printed);
-	print_drop(out, m->skipped_files_lines, "lines or packets skipped", &printed);
-	fputs(printed ? "\n" : "none\n", out);
+	print_drop(out, m->lost_records, "records", &used);
+	print_drop(out, m->lost_bytes, "bytes", &used);
+	print_drop(out, m->unreadable_bytes, "bytes unreadable", &used);
+	print_drop(out, m->conn_full, "connections (table full)", &used);
+	print_drop(out, m->inflight_lost, "sends half seen", &used);
+	print_drop(out, m->evicted, "connections evicted", &used);
+	print_drop(out, m->no_memory, "things for want of memory", &used);
+	print_drop(out, m->bad_messages, "bad messages", &used);
+	print_drop(out, m->skipped_files_lines, "lines or packets skipped", &used);
+	fputs(used ? "\n" : "none\n", out);
 	if (m->encrypted > 0)
 		fprintf(out, "not read       %" PRId64 " TLS connections\n", m->encrypted);
 }
@@ -199,7 +223,7 @@ static void print_cost(FILE *out, const struct tks_meta *m)
 	if (s > 0 && m->prog_runs != TKS_NULL)
 		fprintf(out, " in %.3g s (%.2g %% of a core)", s, (double)m->cpu_ns / 1e7 / s);
 	if (m->prog_runs != TKS_NULL && m->prog_runs > 0)
-		fprintf(out, "; in kernel %" PRId64 " ns a run x %" PRId64 " runs",
+		fprintf(out, "\n  in kernel    %" PRId64 " ns a run x %" PRId64 " runs",
 			m->prog_ns / m->prog_runs, m->prog_runs);
 	fprintf(out, "\nevents         %" PRId64 " on %" PRId64 " connections\n", m->events,
 		m->connections);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 #include <time.h>
 
 #include "fields.h"
@@ -26,22 +25,6 @@ static void end_time(const struct tks_request *r, char *buf, size_t len)
 	sec = (time_t)(ns / 1000000000);
 	if (localtime_r(&sec, &tm))
 		strftime(buf, len, "%H:%M:%S", &tm);
-}
-
-/* The last width characters that matter of a text, printable. */
-static void shown(const char *s, size_t width, char *buf)
-{
-	size_t n = strlen(s), i;
-
-	if (!n)
-		s = "-", n = 1;
-	if (n > width) {
-		s += n - width;
-		n = width;
-	}
-	for (i = 0; i < n; i++)
-		buf[i] = (unsigned char)s[i] < 0x20 || (unsigned char)s[i] > 0x7e ? '?' : s[i];
-	buf[i] = 0;
 }
 
 static void number(int64_t v, char *buf, size_t len)
@@ -72,8 +55,8 @@ int tks_table_row(FILE *out, const struct tks_request *r, bool first)
 		fprintf(out, "%-8s %-16s %7s %8s %8s %8s %8s %-10s\n", "ended", "model", "tokens",
 			"TTFT ms", "TPOT ms", "ITLmax", "E2E ms", "finish");
 	end_time(r, when, sizeof(when));
-	shown(r->model, sizeof(model) - 1, model);
-	shown(r->finish, sizeof(finish) - 1, finish);
+	tks_human_text(r->model, sizeof(model) - 1, model);
+	tks_human_text(r->finish, sizeof(finish) - 1, finish);
 	number(r->tokens, tokens, sizeof(tokens));
 	errno = 0;
 	fprintf(out, "%-8s %-16s %7s %8s %8s %8s %8s %s", when, model, tokens,

@@ -24,6 +24,7 @@ for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
 	echo "fuzz@300:$name:sh tests/fuzz/run_one.sh build/fuzz/$name ${FUZZ_SECONDS:-20}"
 done
+echo "live@300:errors:python3 tests/live/run_errors.py"
 echo "live@300:zoo:build/tests/zoo"
 echo "live@300:zoo_syscall:sh tests/live/zoo_syscall.sh"
 echo "selftest@300:live_check:python3 tests/live/test_check.py"
