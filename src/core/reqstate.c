@@ -21,15 +21,15 @@ struct entry {
 	int32_t tokens; /* -1: not known */
 	uint16_t choice; /* index into choices */
 	bool hole; /* bytes are missing between the entry before and this one */
-	bool finish; /* stands for the finish frame's token, which has no text */
 };
 
 struct choice {
 	uint32_t index;
 	int64_t token_frames;
 	int64_t known; /* tokens in frames that say their count */
-	bool all_known;
+	int64_t unknown; /* token frames that don't */
 	int64_t counter; /* cumulative, as last said; -1: never */
+	bool base_lost; /* a hole came after that */
 	int64_t t_finish_ns;
 	bool finish_counted; /* the finish frame is an entry */
 	char finish[32];
@@ -44,18 +44,21 @@ struct tks_reqstate {
 	struct entry *entries;
 	size_t nentries, cap_entries;
 	bool entries_cut; /* the limit or memory left entries out */
-	int64_t dropped; /* token frames without an entry */
 	struct choice *choices;
 	size_t nchoices, cap_choices;
+	bool choices_cut; /* the limit or memory left choices out */
 	int64_t counter; /* cumulative over choices, as last said; -1: never */
 	int64_t pending_counter; /* in the frame under way; -1: none */
-	bool counter_base_lost; /* a hole came after the counter was last heard */
+	bool base_lost; /* a hole came after the counter was last heard */
+	bool counter_stale; /* a token frame came after it, without it */
 	int64_t total; /* the server's own, TKS_NULL: none */
 	bool hole; /* since the last token frame */
 	bool any_hole, hole_before_first;
 	bool done, error;
+	bool visible; /* a token that is not reasoning was seen */
+	bool last_finish; /* the last token frame is a finish frame without text */
 	uint64_t last_send;
-	int64_t last_token_ns;
+	int64_t first_token_ns, last_token_ns;
 	/* Handed out with the record. */
 	int64_t *at;
 	int32_t *in_frame;
@@ -72,7 +75,7 @@ struct tks_reqstate *tks_reqstate_new(struct tks_mem *mem, const struct tks_reqs
 	r->max_times = limits && limits->token_times ? limits->token_times : TOKEN_TIMES;
 	r->max_choices = limits && limits->choices ? limits->choices : CHOICES;
 	r->counter = r->pending_counter = -1;
-	r->total = TKS_NULL;
+	r->total = r->first_token_ns = r->last_token_ns = TKS_NULL;
 	tks_request_init(&r->rec);
 	return r;
 }
@@ -130,8 +133,8 @@ static struct choice *choice_of(struct tks_reqstate *r, uint32_t index)
 	c = &r->choices[r->nchoices++];
 	memset(c, 0, sizeof(*c));
 	c->index = index;
-	c->all_known = true;
 	c->counter = -1;
+	c->base_lost = r->any_hole;
 	c->t_finish_ns = TKS_NULL;
 	return c;
 }
@@ -141,6 +144,7 @@ void tks_reqstate_choice(struct tks_reqstate *r, const struct tks_choice_facts *
 	struct choice *c = choice_of(r, f->index);
 
 	if (!c) {
+		r->choices_cut = true;
 		r->rec.flags |= TKS_F_TRUNCATED;
 		return;
 	}
@@ -224,26 +228,35 @@ static int entry_add(struct tks_reqstate *r, const struct entry *e)
 	return 0;
 }
 
-/* Tokens that this frame holds of the choice; -1: not said. Raises the counters. */
+/* Raises a cumulative counter to now; by how much, or -1 where that is not known. */
+static int32_t count_step(const struct tks_reqstate *r, int64_t *counter, bool *base_lost,
+			  int64_t now)
+{
+	int64_t base = *counter;
+	bool lost = *base_lost || (base < 0 && (r->rec.flags & TKS_F_MID_STREAM));
+
+	*base_lost = false;
+	if (now <= base)
+		return lost ? -1 : 0;
+	*counter = now;
+	if (lost)
+		return -1;
+	now -= base < 0 ? 0 : base;
+	return now > INT32_MAX ? INT32_MAX : (int32_t)now;
+}
+
+/* Tokens that this frame holds of the choice; -1: not said. What is said in so many words (ids)
+ * goes before counters. */
 static int32_t tokens_in(struct tks_reqstate *r, struct choice *c, size_t pending)
 {
 	const struct tks_choice_facts *f = &c->facts;
-	int64_t *counter = f->counter >= 0 ? &c->counter : &r->counter;
-	int64_t now = f->counter >= 0 ? f->counter : pending == 1 ? r->pending_counter : -1;
-	int64_t base = *counter, step;
+	int32_t step = -1;
 
-	if (now < 0)
-		return f->tokens;
-	if (now > *counter)
-		*counter = now;
-	if (r->counter_base_lost) {
-		r->counter_base_lost = false;
-		return f->tokens;
-	}
-	step = base < 0 ? now : now - base;
-	if (f->tokens >= 0)
-		return f->tokens;
-	return step < 0 ? 0 : step > INT32_MAX ? INT32_MAX : (int32_t)step;
+	if (f->counter >= 0)
+		step = count_step(r, &c->counter, &c->base_lost, f->counter);
+	else if (pending == 1 && r->pending_counter >= 0)
+		step = count_step(r, &r->counter, &r->base_lost, r->pending_counter);
+	return f->tokens >= 0 ? f->tokens : step;
 }
 
 static void note_finish(struct choice *c, const struct tks_frame_at *at)
@@ -260,24 +273,27 @@ static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tk
 	struct entry e = { .t_ns = at->t_ns, .tokens = tokens, .hole = r->hole };
 
 	e.choice = (uint16_t)(c - r->choices);
-	e.finish = finish;
-	if (!r->rec.token_frames)
+	if (!r->rec.token_frames) {
 		r->hole_before_first = r->any_hole;
-	if (r->rec.token_frames && at->send_id == r->last_send)
+		r->first_token_ns = at->t_ns;
+	} else if (at->send_id == r->last_send && at->t_ns != TKS_NULL) {
 		r->rec.flags |= TKS_F_COALESCED;
+	}
 	if (tokens > 1)
 		r->rec.flags |= TKS_F_MULTI_TOKEN;
-	if (r->rec.t_visible_ns == TKS_NULL && !c->facts.reasoning && !r->any_hole)
+	if (!r->visible && !c->facts.reasoning && !r->any_hole)
 		r->rec.t_visible_ns = at->t_ns;
+	r->visible |= !c->facts.reasoning;
 	r->rec.token_frames++;
 	c->token_frames++;
 	if (tokens < 0)
-		c->all_known = false;
+		c->unknown++;
 	else
 		c->known += tokens;
 	if (finish)
 		c->finish_counted = true;
 	r->hole = false;
+	r->last_finish = finish;
 	r->last_send = at->send_id;
 	r->last_token_ns = at->t_ns;
 	return entry_add(r, &e);
@@ -291,13 +307,15 @@ static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct t
 
 	c->pending = false;
 	note_finish(c, at);
-	if (!c->facts.token && tokens <= 0 && !(finish && c->facts.finish_is_token))
+	/* A finish frame that says that it holds none is no token, whatever the dialect. */
+	if (!c->facts.token && tokens <= 0 && !(finish && c->facts.finish_is_token && tokens < 0))
 		return 0;
 	return token_frame(r, c, at, tokens, finish && !c->facts.text);
 }
 
 int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 {
+	int64_t before = r->rec.token_frames;
 	size_t pending = 0;
 	int err = 0;
 
@@ -308,19 +326,24 @@ int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 		if (r->choices[i].pending && choice_frame(r, &r->choices[i], at, pending))
 			err = -ENOMEM;
 	}
+	/* Whose tokens they are is not said. */
 	if (pending != 1 && r->pending_counter > r->counter)
 		r->counter = r->pending_counter;
+	if (r->pending_counter >= 0 || r->rec.token_frames > before)
+		r->counter_stale = r->pending_counter < 0;
 	r->pending_counter = -1;
 	return err;
 }
 
 void tks_reqstate_hole(struct tks_reqstate *r)
 {
-	for (size_t i = 0; i < r->nchoices; i++)
+	for (size_t i = 0; i < r->nchoices; i++) {
 		r->choices[i].pending = false;
+		r->choices[i].base_lost = true;
+	}
 	r->pending_counter = -1;
 	r->hole = r->any_hole = true;
-	r->counter_base_lost = true;
+	r->base_lost = true;
 }
 
 /* --- the figures --- */
@@ -344,20 +367,23 @@ static int64_t accounted(const struct tks_reqstate *r, bool *known)
 
 	*known = r->rec.token_frames > 0;
 	for (size_t i = 0; i < r->nchoices; i++) {
-		const struct choice *c = &r->choices[i];
-
-		*known &= c->all_known;
+		n += r->choices[i].known + r->choices[i].unknown;
+		*known &= !r->choices[i].unknown;
 	}
-	for (size_t i = 0; i < r->nentries; i++)
-		n += r->entries[i].tokens < 0 ? 1 : r->entries[i].tokens;
 	return n;
+}
+
+/* Every frame of the answer was seen and counted. */
+static bool whole(const struct tks_reqstate *r)
+{
+	return !r->any_hole && !r->choices_cut && !(r->rec.flags & TKS_F_MID_STREAM);
 }
 
 /* The total is one more than the frames account for: the end-of-sequence token came with the
  * finish. */
 static bool eos_at_finish(const struct tks_reqstate *r, int64_t seen)
 {
-	const struct choice *c = &r->choices[0];
+	const struct choice *c = r->choices;
 
 	return r->nchoices == 1 && r->total == seen + 1 && !c->finish_counted &&
 	       natural_stop(c->finish) && c->t_finish_ns != TKS_NULL;
@@ -372,14 +398,17 @@ static bool readable(const struct tks_request *q)
 static void count_tokens(struct tks_reqstate *r, bool *eos)
 {
 	struct tks_request *q = &r->rec;
-	bool known, whole = !r->any_hole && !(q->flags & TKS_F_MID_STREAM) && !r->entries_cut;
+	bool known;
 	int64_t seen = accounted(r, &known);
 
+	/* A server that fills in nothing sends 0. */
+	if (!r->total && q->token_frames)
+		r->total = TKS_NULL;
 	/* The latest count is a total if nothing can have come behind it. */
-	if (r->total == TKS_NULL && whole && r->counter > 0)
+	if (r->total == TKS_NULL && whole(r) && r->counter > 0 && !r->counter_stale)
 		r->total = r->counter;
-	*eos = whole && r->total != TKS_NULL && eos_at_finish(r, seen);
-	known &= whole;
+	*eos = whole(r) && r->total != TKS_NULL && eos_at_finish(r, seen);
+	known &= whole(r);
 	if (r->total != TKS_NULL) {
 		q->tokens = r->total;
 		q->tokens_source = TKS_SRC_USAGE;
@@ -389,7 +418,7 @@ static void count_tokens(struct tks_reqstate *r, bool *eos)
 			q->flags |= TKS_F_COUNT_MISMATCH;
 		return;
 	}
-	if (!whole)
+	if (!whole(r))
 		return;
 	q->tokens = seen;
 	q->tokens_source = known ? TKS_SRC_PER_FRAME : TKS_SRC_FRAMES;
@@ -405,16 +434,15 @@ static void count_tokens(struct tks_reqstate *r, bool *eos)
  * last token is not known. */
 static bool eos_in_doubt(const struct tks_reqstate *r)
 {
-	const struct choice *c = &r->choices[0];
+	const struct choice *c = r->choices;
 
-	return (r->any_hole || (r->rec.flags & TKS_F_MID_STREAM)) && r->nchoices == 1 &&
+	return r->nchoices == 1 && (r->any_hole || (r->rec.flags & TKS_F_MID_STREAM)) &&
 	       !c->finish_counted && (!c->finish[0] || natural_stop(c->finish));
 }
 
 static void set_times(struct tks_reqstate *r, bool eos)
 {
 	struct tks_request *q = &r->rec;
-	const struct entry *last;
 	size_t finished = 0;
 
 	for (size_t i = 0; i < r->nchoices; i++) {
@@ -426,22 +454,20 @@ static void set_times(struct tks_reqstate *r, bool eos)
 	if (r->any_hole && (int64_t)finished < (q->n != TKS_NULL && q->n > 1 ? q->n : 1))
 		q->t_finish_ns = TKS_NULL;
 	/* A lone end-of-sequence token, without a frame of its own. */
-	if (!r->nentries && eos) {
+	if (!q->token_frames && eos) {
 		q->t_first_ns = q->t_visible_ns = q->t_last_ns = q->t_finish_ns;
 		q->t_last_source = TKS_LAST_FINISH;
 	}
-	if (!r->nentries)
+	if (!q->token_frames)
 		return;
-	last = &r->entries[r->nentries - 1];
 	if (!r->hole_before_first && !(q->flags & TKS_F_MID_STREAM))
-		q->t_first_ns = r->entries[0].t_ns;
-	if (r->entries_cut)
-		return;
+		q->t_first_ns = r->first_token_ns;
 	/* With bytes missing behind it, the last one seen need not be the last one sent. */
-	if (!r->hole && !eos_in_doubt(r)) {
-		q->t_last_ns = eos ? q->t_finish_ns : last->t_ns;
-		q->t_last_source = eos || last->finish ? TKS_LAST_FINISH : TKS_LAST_TEXT;
-	}
+	if (r->hole || r->choices_cut || eos_in_doubt(r))
+		return;
+	q->t_last_ns = eos ? q->t_finish_ns : r->last_token_ns;
+	if (q->t_last_ns != TKS_NULL)
+		q->t_last_source = eos || r->last_finish ? TKS_LAST_FINISH : TKS_LAST_TEXT;
 }
 
 static int64_t minus(int64_t a, int64_t b)
@@ -449,16 +475,22 @@ static int64_t minus(int64_t a, int64_t b)
 	return a == TKS_NULL || b == TKS_NULL ? TKS_NULL : a - b;
 }
 
+/* Rounded to the nearest; span >= 0. */
+static int64_t per(int64_t span, int64_t n)
+{
+	return (span + n / 2) / n;
+}
+
 static void set_latencies(struct tks_reqstate *r)
 {
 	struct tks_request *q = &r->rec;
+	int64_t decode = minus(q->t_last_ns, q->t_first_ns);
 
 	q->ttft_ns = minus(q->t_first_ns, q->t_request_end_ns);
 	if (q->t_first_ns != TKS_NULL)
 		q->ttft_visible_ns = minus(q->t_visible_ns, q->t_request_end_ns);
-	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 &&
-	    q->t_first_ns != TKS_NULL && q->t_last_ns != TKS_NULL)
-		q->tpot_ns = (q->t_last_ns - q->t_first_ns + (q->tokens - 1) / 2) / (q->tokens - 1);
+	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 && decode != TKS_NULL)
+		q->tpot_ns = per(decode, q->tokens - 1);
 }
 
 /* Gaps between consecutive entries of a choice (-1: of all), per token or not. n gaps into v. */
@@ -471,12 +503,13 @@ static size_t gaps(const struct tks_reqstate *r, int choice, bool per_token, int
 	for (size_t i = 0; i < r->nentries; i++) {
 		const struct entry *e = &r->entries[i];
 		int64_t k = per_token ? e->tokens : 1;
+		int64_t gap = prev ? minus(e->t_ns, prev->t_ns) : TKS_NULL;
 
 		hole |= e->hole;
 		if (choice >= 0 && e->choice != choice)
 			continue;
-		if (prev && !hole && k > 0)
-			v[n++] = (e->t_ns - prev->t_ns) / k;
+		if (gap != TKS_NULL && !hole && k > 0)
+			v[n++] = per(gap, k);
 		prev = e;
 		hole = false;
 	}
@@ -497,7 +530,7 @@ static void set_gaps(struct tks_reqstate *r)
 		return;
 	}
 	for (size_t i = 0; i < r->nchoices; i++)
-		known &= r->choices[i].all_known;
+		known &= !r->choices[i].unknown;
 	tks_gaps_from(v, gaps(r, -1, false, v), &r->rec.itl);
 	if (known)
 		tks_gaps_from(v, gaps(r, -1, true, v), &r->rec.itl_per_token);
@@ -509,23 +542,26 @@ static void set_gaps(struct tks_reqstate *r)
 static void choice_out(const struct tks_reqstate *r, size_t i, struct tks_choice *o)
 {
 	const struct choice *c = &r->choices[i];
-	int64_t first = TKS_NULL, last = TKS_NULL;
-	bool whole = !r->any_hole && !r->entries_cut && !(r->rec.flags & TKS_F_MID_STREAM);
+	const struct entry *first = NULL, *last = NULL;
+	int64_t decode;
 
 	o->index = c->index;
 	o->token_frames = c->token_frames;
-	o->tokens = whole && c->all_known && c->token_frames ? c->known : TKS_NULL;
+	o->tokens = whole(r) && !c->unknown && c->token_frames ? c->known : TKS_NULL;
 	o->tpot_ns = TKS_NULL;
+	tks_gaps_from(NULL, 0, &o->itl);
 	memcpy(o->finish, c->finish, sizeof(o->finish));
 	for (size_t k = 0; k < r->nentries; k++) {
 		if (r->entries[k].choice != i)
 			continue;
-		if (first == TKS_NULL)
-			first = r->entries[k].t_ns;
-		last = r->entries[k].t_ns;
+		first = first ? first : &r->entries[k];
+		last = &r->entries[k];
 	}
-	if (o->tokens != TKS_NULL && o->tokens > 1)
-		o->tpot_ns = (last - first) / (o->tokens - 1);
+	if (r->entries_cut || !last || o->tokens == TKS_NULL || o->tokens < 2)
+		return;
+	decode = minus(last->t_ns, first->t_ns);
+	if (decode != TKS_NULL)
+		o->tpot_ns = per(decode, o->tokens - 1);
 }
 
 static void set_choices(struct tks_reqstate *r)

@@ -100,7 +100,8 @@ static void event_bytes(struct tks_sse *s, const uint8_t *p, size_t n)
 		n = room;
 		s->cur.truncated = true;
 	}
-	memcpy(s->cur.event + len, p, n);
+	for (size_t i = 0; i < n; i++)
+		s->cur.event[len + i] = p[i] ? (char)p[i] : '?';
 	s->cur.event[len + n] = 0;
 }
 
