@@ -120,6 +120,8 @@ static uint16_t walk_path(struct tks_jschema *s, const char *path)
 	while (*path && at != NONE) {
 		size_t len = strcspn(path, ".[");
 
+		if (!len && *path != '[')
+			return NONE;
 		if (len)
 			at = step_member(s, at, path, len);
 		path += len;

@@ -37,13 +37,16 @@ static int64_t percentile(const int64_t *v, size_t n, double q)
 	return tks_quantile_supported(n, q) ? llround(tks_quantile(v, n, q)) : TKS_NULL;
 }
 
+/* Exact, by quotients and remainders, since the sum may be more than 64 bits hold. */
 static int64_t mean(const int64_t *v, size_t n)
 {
-	long double sum = 0;
+	int64_t count = (int64_t)n, whole = 0, rest = 0;
 
-	for (size_t i = 0; i < n; i++)
-		sum += (long double)v[i];
-	return (int64_t)llroundl(sum / (long double)n);
+	for (size_t i = 0; i < n; i++) {
+		whole += v[i] / count;
+		rest += v[i] % count;
+	}
+	return whole + (rest < 0 ? rest - count / 2 : rest + count / 2) / count;
 }
 
 void tks_gaps_from(int64_t *v, size_t n, struct tks_gaps *g)
