@@ -238,7 +238,8 @@ static bool present(const struct tks_field *f, const struct tks_request *r, bool
 	case TKS_FK_SLO:
 		return r->slo_met >= 0;
 	case TKS_FK_TOKENS:
-		return tokens;
+		/* A record that was read from a file may have come without its series. */
+		return tokens && (r->ntoken_at || r->token_frames <= 0);
 	case TKS_FK_COUNTS:
 		return tokens && r->tokens_in_frame;
 	case TKS_FK_CHOICES:

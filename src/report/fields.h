@@ -24,7 +24,7 @@ enum tks_field_kind {
 	TKS_FK_CONCURRENCY,
 	TKS_FK_FLAGS,
 	TKS_FK_SLO, /* absent without --slo */
-	TKS_FK_TOKENS, /* absent without --tokens */
+	TKS_FK_TOKENS, /* absent without --tokens, and where the times were not kept */
 	TKS_FK_COUNTS, /* absent without --tokens or where no count is known */
 	TKS_FK_CHOICES, /* absent with one choice */
 };
