@@ -328,6 +328,10 @@ def check_losses(case, runner, plain, tap):
 # --- other checks ---------------------------------------------------------------------------------
 
 
+# Where the servers of all cases listen.
+SERVER_PORTS = ("8000", "9000")
+
+
 def tshark_streams(path):
     """By tshark: for each TCP stream its payload bytes from the lower and the higher port, in order."""
     out = subprocess.run(["tshark", "-r", path, "-o", "tcp.desegment_tcp_streams:FALSE", "-Y", "tcp.len > 0",
@@ -336,7 +340,7 @@ def tshark_streams(path):
     streams = {}
     for line in out.splitlines():
         stream, port, seq, payload = line.split("\t")
-        streams.setdefault((int(stream), int(port) == 8000), {}).setdefault(int(seq), bytes.fromhex(payload))
+        streams.setdefault((int(stream), port in SERVER_PORTS), {}).setdefault(int(seq), bytes.fromhex(payload))
     return streams
 
 
