@@ -75,11 +75,25 @@ static uint64_t clock_ns(clockid_t clock)
 
 /* --- callbacks --- */
 
+/*
+ * With a filter by process a connection is everybody's until somebody sends on it: the kernel then
+ * turns it down if it is not wanted, but its first request is here by then. One that never got a
+ * byte back can't be told from that.
+ */
+static bool nobodys(const struct trace *t, const struct tks_request *r)
+{
+	const struct tks_filter_opts *f = &t->cfg->filter;
+
+	return (f->pid || f->comm || f->cgroup) && r->pid == TKS_NULL;
+}
+
 static void on_request(void *ctx, const struct tks_request *r)
 {
 	struct trace *t = ctx;
 	struct tks_request q = *r;
 
+	if (nobodys(t, r))
+		return;
 	if (q.cgroup_id)
 		tks_cgroup_path(q.cgroup_id, q.cgroup, sizeof(q.cgroup));
 	if (t->cfg->output.slo.any)

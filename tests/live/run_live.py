@@ -691,6 +691,33 @@ def other_port(folder):
     judge([] if len(records) == 2 else [f"{len(records)} records of 2 requests"])
 
 
+def filtered(folder, args, expected):
+    """Records of 3 requests with these filters."""
+    path = os.path.join(folder, "records.jsonl")
+    with TruthServer(folder) as server:
+        own = [a.replace("PID", str(server.popen.pid)) for a in args]
+        with Tracer(folder, server.port, ["--format", "jsonl", "--tokens", "-o", path, *own]) as tracer:
+            with Load(folder, server.port, CHAT, requests=3, tokens=(3,)) as client:
+                client.log()
+            records = tracer.stop()
+    judge([] if len(records) == expected else [f"{len(records)} records, wanted {expected}, with {args}"])
+    return records
+
+
+test("filter.pid", ["-p", "PID"], 3)(filtered)
+test("filter.other_pid", ["-p", "1", "--comm", "nobody"], 0)(filtered)
+test("filter.comm", ["--comm", "truth_server"], 3)(filtered)
+test("filter.other_comm", ["--comm", "nobody"], 0)(filtered)
+
+
+@test("filter.all")
+def both_sides(folder):
+    """With --all each request is seen from both of its ends, in two processes."""
+    records = filtered(folder, ["--all"], 6)
+    comms = sorted(r["comm"][:6] for r in records)
+    judge([] if comms == ["python"] * 3 + ["truth_"] * 3 else [f"records of {comms}"])
+
+
 # --- running -----------------------------------------------------------------------------------------
 
 
