@@ -20,6 +20,10 @@ for source in tests/unit/test_*.c; do
 	name=$(basename "$source" .c)
 	echo "valgrind@900:$name:valgrind -q --error-exitcode=9 --leak-check=full build/tests/$name"
 done
+# About a minute a case: one with choices, one with counters, one with several requests.
+for case in vllm-n2 llamacpp-timings keep-alive; do
+	echo "valgrind@900:golden_$case:python3 tests/golden/run_golden.py -k $case tests/golden/under_valgrind.sh"
+done
 for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
 	echo "fuzz@300:$name:sh tests/fuzz/run_one.sh build/fuzz/$name ${FUZZ_SECONDS:-20}"
