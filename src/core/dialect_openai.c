@@ -253,9 +253,12 @@ static void keep_code(const struct tks_jvalue *v, char *out, size_t size)
 		snprintf(out, size, "%lld", (long long)v->inum);
 }
 
+/* A number of tokens; one that no answer can have is none. */
 static int64_t count(const struct tks_jvalue *v)
 {
-	return v->type == TKS_JS_NUMBER && v->inum >= 0 ? v->inum : TKS_NULL;
+	const int64_t max = 1ll << 40;
+
+	return v->type == TKS_JS_NUMBER && v->inum >= 0 && v->inum <= max ? v->inum : TKS_NULL;
 }
 
 static void fingerprint(struct tks_dialect_ctx *d, const struct tks_jvalue *v)

@@ -346,6 +346,28 @@ static void test_json(void **state)
 	check(&refused, &none);
 }
 
+/* Counts that can't be are not believed. */
+static void test_absurd_counts(void **state)
+{
+	static const char *const counts[] = { "1e999", "9223372036854775807", "1099511627777", "-1",
+					      "\"3\"" };
+	char body[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		const struct input in = { .body = body };
+		const struct want w = {
+			1, 1, 3, TKS_SRC_FRAMES, TKS_LAST_TEXT, TKS_F_ESTIMATED, "", "", "", 0
+		};
+
+		snprintf(
+			body, sizeof(body),
+			TEXT("a") "data: {\"choices\":[],\"usage\":{\"completion_tokens\":%s}}\n\n" DONE,
+			counts[i]);
+		check(&in, &w);
+	}
+}
+
 static void test_unknown(void **state)
 {
 	const struct input in = { .body = "data: {\"x\":1}\n\ndata: hello\n\n" DONE,
@@ -445,6 +467,7 @@ int main(void)
 		cmocka_unit_test(test_tools),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_absurd_counts),
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_ask),
 		cmocka_unit_test(test_paths),
