@@ -31,6 +31,7 @@ done
 echo "live@300:errors:python3 tests/live/run_errors.py"
 echo "live@300:zoo:build/tests/zoo"
 echo "live@300:zoo_syscall:sh tests/live/zoo_syscall.sh"
+echo "live@300:loss:python3 tests/live/run_loss.py"
 echo "selftest@300:live_check:python3 tests/live/test_check.py"
 echo "live@1800:servers:python3 tests/live/run_live.py"
 echo "selftest@900:kernels:python3 tests/kernels/selftest.py"
