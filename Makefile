@@ -86,7 +86,8 @@ $(call obj,$(CAPTURE_SRC)): $(SKEL)
 $(call obj,$(CAPTURE_SRC)) $(call obj,$(CMD_SRC)): CPPFLAGS += -I$(B)/gen -Isrc/capture
 
 # --- the program -------------------------------------------------------------------------------
-LIBS := -lbpf -lelf -lz -lpcap -lm
+CORE_LIBS := -lnghttp2 -lbrotlidec -lzstd -lz -lpcap -lm
+LIBS := -lbpf -lelf $(CORE_LIBS)
 $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -97,7 +98,7 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
 		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
-		-lcmocka -lpcap -lm
+		-lcmocka $(CORE_LIBS)
 
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
 $(B)/tests/truth_server: tests/live/truth_server.c
@@ -130,7 +131,7 @@ build/fuzz/obj/llhttp/%.o: $(LLHTTP_SRC)/%.c
 	$(Q)$(CLANG) -w -I$(LLHTTP_INC) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c $< -o $@
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_OBJ)
 	$(call say,FUZZLD,$@)
-	$(Q)$(CLANG) $(CPPFLAGS) -Itests/fuzz -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ -lpcap -lm
+	$(Q)$(CLANG) $(CPPFLAGS) -Itests/fuzz -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)
 fuzz-bins: $(FUZZ_BIN)
 
 # make fuzz FUZZ_SECONDS=600: each target so long

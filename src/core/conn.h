@@ -54,9 +54,9 @@ static inline enum tks_dir tks_conn_request_dir(const struct tks_conn *c)
 	return c->role == TKS_ROLE_CLIENT ? TKS_TX : TKS_RX;
 }
 
-static inline enum tks_h1_side tks_conn_side(const struct tks_conn *c, enum tks_dir dir)
+static inline enum tks_side tks_conn_side(const struct tks_conn *c, enum tks_dir dir)
 {
-	return dir == tks_conn_request_dir(c) ? TKS_H1_REQUEST : TKS_H1_RESPONSE;
+	return dir == tks_conn_request_dir(c) ? TKS_REQUEST : TKS_RESPONSE;
 }
 
 struct tks_conns {

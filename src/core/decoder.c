@@ -1,338 +1,329 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A response's body to facts: framing by content type, then the dialect by the shape of the first
- * documents, then its scanner.
+ * A response's body to facts: the content coding is taken off, the framing that the content type
+ * names cuts it into documents, and document.c finds out whose they are.
  *
- * Until the dialect is known two scanners look at the bytes: one for the shape, and none yet for
- * the facts, whose bytes are kept instead and scanned again as soon as it is. In the steady state
- * nothing is kept and nothing is allocated.
+ * A decoded byte's offset means nothing on the wire. Everything a piece of input made decodable is
+ * handed on before the next piece is looked at, so a frame's last byte is the piece's.
  */
 #include "decoder.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "dialect.h"
-#include "jscan.h"
+#include "aws_events.h"
+#include "codec.h"
+#include "document.h"
+#include "grpc.h"
+#include "lines.h"
 #include "sse.h"
-
-enum {
-	UNDECIDED_MAX = 64 * 1024, /* bytes of a document kept while its dialect is not known */
-	DOCUMENTS_MAX = 8, /* documents looked at for a shape before the stream is `unknown` */
-	PEEK = 16,
-};
+#include "unwrap.h"
+#include "websocket.h"
 
 enum mode {
 	M_NONE = 0, /* nothing in it is for us */
+	M_LOOK, /* the first byte will tell */
 	M_EVENTS,
-	M_JSON,
-	M_OPAQUE, /* a stream whose coding is not read */
+	M_LINES,
+	M_JSON, /* one document, or an array of them */
+	M_ARRAY,
+	M_AWS,
+	M_GRPC,
+	M_WS,
+	M_OPAQUE, /* a stream whose coding is not read: only when its bytes came is known */
 };
 
 struct tks_decoder {
 	struct tks_mem *mem;
 	enum mode mode;
-	struct tks_sse sse;
-	struct tks_dialect_ctx d;
+	struct tks_document doc;
+	union {
+		struct tks_sse sse;
+		struct tks_lines lines;
+		struct tks_aws_events aws;
+		struct tks_grpc grpc;
+	} framing;
+	struct tks_ws *ws;
+	struct tks_codec *codec;
+	struct tks_unwrap unwrap;
+	bool unwrapping;
+	uint64_t wire_off; /* coded: the last byte of the piece being decoded */
+	struct tks_reqstate *rs; /* of the whole body */
 	struct tks_ask no_ask;
 	char server_header[32];
 	char target[256];
-	tks_time_fn time_at;
-	void *time_ctx;
-	bool in_document, decided;
+	char event[48];
+	const struct tks_decoder_host *host;
+	void *ctx;
 	bool resumed; /* no head said what it is */
-	bool bad; /* the document under way is not JSON */
-	unsigned int documents;
-	/* The document's first bytes, for [DONE]. */
-	char peek[PEEK];
-	size_t peek_len;
-	uint64_t data_bytes;
-	uint64_t first_off, last_off; /* of the JSON body */
-	struct tks_shape shape;
-	struct tks_jschema *shape_schema, *schema;
-	struct tks_jscan *shape_scan, *scan;
-	uint8_t *kept;
-	size_t nkept, cap_kept;
+	uint64_t first_off, last_off; /* of a document without framing */
 };
-
-/* --- shape --- */
-
-enum { SH_OBJECT = 1, SH_CHOICES, SH_DELTA, SH_TEXT, SH_MESSAGE, SH_ERROR, SH_DETAIL };
-
-static const struct tks_jfield shape_fields[] = {
-	{ "object", SH_OBJECT, TKS_JF_KEEP },
-	{ "choices", SH_CHOICES, TKS_JF_BEGIN },
-	{ "choices[].delta", SH_DELTA, TKS_JF_BEGIN },
-	{ "choices[].text", SH_TEXT, 0 },
-	{ "choices[].message", SH_MESSAGE, TKS_JF_BEGIN },
-	{ "error", SH_ERROR, 0 },
-	{ "detail", SH_DETAIL, 0 },
-};
-
-static void on_shape(void *ctx, const struct tks_jvalue *v)
-{
-	struct tks_shape *s = ctx;
-
-	switch (v->id) {
-	case SH_OBJECT:
-		if (v->str)
-			tks_jvalue_copy(v, s->object, sizeof(s->object));
-		break;
-	case SH_CHOICES:
-		s->choices = true;
-		break;
-	case SH_DELTA:
-		s->delta = true;
-		break;
-	case SH_TEXT:
-		s->text = true;
-		break;
-	case SH_MESSAGE:
-		s->message = true;
-		break;
-	case SH_ERROR:
-		s->error = v->type != TKS_JS_NULL;
-		break;
-	case SH_DETAIL:
-		s->detail = true;
-		break;
-	}
-}
-
-static void on_value(void *ctx, const struct tks_jvalue *v)
-{
-	struct tks_dialect_ctx *d = ctx;
-
-	d->dialect->value(d, v);
-}
-
-/* --- deciding --- */
-
-static void drop_kept(struct tks_decoder *d)
-{
-	tks_mem_free(d->mem, d->kept, d->cap_kept);
-	d->kept = NULL;
-	d->nkept = d->cap_kept = 0;
-}
-
-static int keep(struct tks_decoder *d, const uint8_t *p, size_t n)
-{
-	size_t cap = d->cap_kept ? d->cap_kept : 512;
-	uint8_t *grown;
-
-	while (cap < d->nkept + n)
-		cap *= 2;
-	if (cap > d->cap_kept) {
-		grown = tks_mem_resize(d->mem, d->kept, d->cap_kept, cap);
-		if (!grown)
-			return -ENOMEM;
-		d->kept = grown;
-		d->cap_kept = cap;
-	}
-	memcpy(d->kept + d->nkept, p, n);
-	d->nkept += n;
-	return 0;
-}
-
-static struct tks_jscan *scan_new(struct tks_decoder *d, const struct tks_jschema *schema,
-				  tks_jvalue_fn fn, void *ctx)
-{
-	struct tks_jscan *j = schema ? tks_mem_alloc(d->mem, tks_jscan_size()) : NULL;
-
-	if (j)
-		tks_jscan_init(j, schema, fn, ctx);
-	return j;
-}
-
-static void shape_free(struct tks_decoder *d)
-{
-	tks_mem_free(d->mem, d->shape_scan, tks_jscan_size());
-	tks_jschema_free(d->shape_schema);
-	d->shape_scan = NULL;
-	d->shape_schema = NULL;
-}
-
-/* The dialect is known: from here on its scanner reads, first what was kept of this document. */
-static int decide(struct tks_decoder *d, const struct tks_dialect *dialect)
-{
-	d->decided = true;
-	d->d.dialect = dialect;
-	d->d.rec->dialect = dialect->name;
-	shape_free(d);
-	if (dialect->nfields) {
-		d->schema = tks_jschema_new(dialect->fields, dialect->nfields);
-		d->scan = scan_new(d, d->schema, on_value, &d->d);
-		if (!d->scan)
-			return -ENOMEM;
-	}
-	dialect->begin(&d->d);
-	if (d->scan && d->nkept && tks_jscan_feed(d->scan, d->kept, d->nkept, NULL) == TKS_JS_BAD)
-		d->bad = true;
-	drop_kept(d);
-	return 0;
-}
-
-/* With a whole document looked at, or as much of it as is kept. */
-static int try_decide(struct tks_decoder *d, bool whole)
-{
-	const struct tks_dialect *dialect = tks_dialect_for(&d->shape);
-	bool error = d->shape.error || d->shape.detail || !strcmp(d->shape.object, "error");
-
-	if (dialect)
-		return decide(d, dialect);
-	if (error && d->target[0]) {
-		dialect = tks_dialect_named(tks_path_dialect(d->target));
-		/* Of a dialect that is not known the outer form of an error is. */
-		if (dialect == &tks_dialect_unknown && d->mode == M_JSON)
-			return 0;
-		return decide(d, dialect);
-	}
-	if (!whole || d->documents >= DOCUMENTS_MAX)
-		return decide(d, &tks_dialect_unknown);
-	return 0;
-}
-
-/* --- documents: the data of an event, or the body --- */
-
-static void document_begin(struct tks_decoder *d)
-{
-	d->in_document = true;
-	d->bad = false;
-	d->peek_len = 0;
-	d->data_bytes = 0;
-	if (d->decided) {
-		if (d->scan)
-			tks_jscan_reset(d->scan);
-		d->d.dialect->begin(&d->d);
-		return;
-	}
-	d->documents++;
-	d->nkept = 0;
-	memset(&d->shape, 0, sizeof(d->shape));
-	tks_jscan_reset(d->shape_scan);
-}
-
-static int undecided_data(struct tks_decoder *d, const uint8_t *p, size_t n)
-{
-	int err;
-
-	if (tks_jscan_feed(d->shape_scan, p, n, NULL) == TKS_JS_BAD)
-		d->bad = true;
-	if (n > UNDECIDED_MAX - d->nkept) {
-		err = try_decide(d, false);
-		if (!err && d->scan && tks_jscan_feed(d->scan, p, n, NULL) == TKS_JS_BAD)
-			d->bad = true;
-		return err;
-	}
-	return keep(d, p, n);
-}
-
-static int document_data(struct tks_decoder *d, const uint8_t *p, size_t n)
-{
-	size_t room = PEEK - d->peek_len;
-
-	if (!d->in_document)
-		document_begin(d);
-	d->data_bytes += n;
-	if (room) {
-		room = n < room ? n : room;
-		memcpy(d->peek + d->peek_len, p, room);
-		d->peek_len += room;
-	}
-	if (!d->decided)
-		return undecided_data(d, p, n);
-	if (d->scan && !d->bad && tks_jscan_feed(d->scan, p, n, NULL) == TKS_JS_BAD)
-		d->bad = true;
-	return 0;
-}
-
-/* "[DONE]", with white space around it. */
-static bool is_done(const struct tks_decoder *d)
-{
-	size_t i = 0, n = d->peek_len;
-
-	if (d->data_bytes > PEEK)
-		return false;
-	while (n && strchr(" \t\r\n", d->peek[n - 1]))
-		n--;
-	while (i < n && strchr(" \t", d->peek[i]))
-		i++;
-	return n - i == 6 && !memcmp(d->peek + i, "[DONE]", 6);
-}
-
-/* The document is whole: judge it. The end marker is not one. */
-static int document_end(struct tks_decoder *d)
-{
-	int err = 0;
-
-	d->in_document = false;
-	if (is_done(d)) {
-		tks_reqstate_done(d->d.rs);
-		return 0;
-	}
-	if (!d->decided && !d->bad)
-		err = try_decide(d, true);
-	if (err || !d->decided)
-		return err;
-	if (d->scan && !d->bad && tks_jscan_end(d->scan) == TKS_JS_BAD)
-		d->bad = true;
-	d->d.dialect->end(&d->d, !d->bad);
-	return 0;
-}
 
 static int frame_done(struct tks_decoder *d, uint64_t first_off, uint64_t last_off)
 {
+	struct tks_dialect_ctx *ctx = &d->doc.d;
 	struct tks_frame_at at = { .first_off = first_off, .last_off = last_off };
+	struct tks_reqstate *rs = ctx->rs;
+	int err;
 
-	d->time_at(d->time_ctx, &at);
-	return tks_reqstate_frame(d->d.rs, &at);
+	if (d->codec)
+		at.first_off = at.last_off = d->wire_off;
+	d->host->time_at(d->ctx, &at);
+	err = tks_reqstate_frame(rs, &at);
+	if (rs == d->rs)
+		return err;
+	/* Back to the stream itself, until a document says whose it is. */
+	ctx->rs = d->rs;
+	ctx->rec = tks_reqstate_record(d->rs);
+	if (ctx->answer_over)
+		d->host->answer_over(d->ctx, rs, at.last_off);
+	ctx->answer_over = false;
+	return err;
+}
+
+static void truncated_if(struct tks_decoder *d, int err)
+{
+	if (err)
+		d->doc.d.rec->flags |= TKS_F_TRUNCATED;
+}
+
+static void document_bytes(void *ctx, const struct tks_slice *s)
+{
+	struct tks_decoder *d = ctx;
+
+	truncated_if(d, tks_document_data(&d->doc, s->data, s->len));
+}
+
+static void document_void(void *ctx)
+{
+	struct tks_decoder *d = ctx;
+
+	tks_document_void(&d->doc);
+}
+
+static void document_whole(struct tks_decoder *d, uint64_t first_off, uint64_t last_off)
+{
+	int err = tks_document_end(&d->doc);
+
+	truncated_if(d, frame_done(d, first_off, last_off) ?: err);
 }
 
 /* --- events --- */
 
-static void on_sse_data(void *ctx, const struct tks_slice *s)
-{
-	struct tks_decoder *d = ctx;
-
-	if (document_data(d, s->data, s->len))
-		d->d.rec->flags |= TKS_F_TRUNCATED;
-}
-
 static void on_sse_frame(void *ctx, const struct tks_sse_frame *f)
 {
 	struct tks_decoder *d = ctx;
-	int err = 0;
 
 	if (f->truncated)
-		d->d.rec->flags |= TKS_F_TRUNCATED;
+		d->doc.d.rec->flags |= TKS_F_TRUNCATED;
 	/* A block of comments is no frame; Dynamo tells an error in one, under the event's name. */
 	if (!f->has_data && !f->event[0])
 		return;
 	if (!strcmp(f->event, "error"))
-		tks_reqstate_error(d->d.rs, "error", "");
-	if (f->has_data) {
-		if (!d->in_document)
-			document_begin(d);
-		err = document_end(d);
-	}
-	if (frame_done(d, f->first_off, f->last_off) || err)
-		d->d.rec->flags |= TKS_F_TRUNCATED;
-}
-
-static void on_sse_reset(void *ctx)
-{
-	struct tks_decoder *d = ctx;
-
-	d->in_document = false;
+		tks_reqstate_error(d->rs, "error", "");
+	memcpy(d->event, f->event, sizeof(d->event));
+	if (f->has_data)
+		document_whole(d, f->first_off, f->last_off);
+	else
+		truncated_if(d, frame_done(d, f->first_off, f->last_off));
 }
 
 static const struct tks_sse_ops sse_ops = {
-	.data = on_sse_data,
+	.data = document_bytes,
 	.frame = on_sse_frame,
-	.reset = on_sse_reset,
+	.reset = document_void,
 };
 
-/* --- life --- */
+/* --- lines --- */
+
+static void on_line(void *ctx, uint64_t first_off, uint64_t last_off)
+{
+	document_whole(ctx, first_off, last_off);
+}
+
+static const struct tks_lines_ops lines_ops = {
+	.data = document_bytes,
+	.line = on_line,
+	.reset = document_void,
+};
+
+/* --- AWS messages --- */
+
+static void unwrapped(void *ctx, const void *data, size_t len)
+{
+	struct tks_decoder *d = ctx;
+
+	truncated_if(d, tks_document_data(&d->doc, data, len));
+}
+
+static void on_aws_begin(void *ctx, const struct tks_aws_event *e)
+{
+	struct tks_decoder *d = ctx;
+
+	memcpy(d->event, e->type, sizeof(d->event));
+	d->unwrapping = !strcmp(e->type, "chunk");
+	if (d->unwrapping)
+		tks_unwrap_begin(&d->unwrap, unwrapped, d);
+}
+
+static void on_aws_payload(void *ctx, const struct tks_slice *s)
+{
+	struct tks_decoder *d = ctx;
+
+	if (d->unwrapping)
+		tks_unwrap_feed(&d->unwrap, s->data, s->len);
+	else
+		document_bytes(ctx, s);
+}
+
+static void on_aws_event(void *ctx, const struct tks_aws_event *e)
+{
+	struct tks_decoder *d = ctx;
+
+	memcpy(d->event, e->type, sizeof(d->event));
+	if (e->bad_crc) {
+		tks_document_void(&d->doc);
+		tks_reqstate_hole(d->rs);
+	} else if (strcmp(e->message_type, "event") != 0) {
+		tks_document_void(&d->doc);
+		tks_reqstate_error(d->rs, e->type, "");
+		truncated_if(d, frame_done(d, e->first_off, e->last_off));
+	} else {
+		document_whole(d, e->first_off, e->last_off);
+	}
+}
+
+static const struct tks_aws_ops aws_ops = {
+	.begin = on_aws_begin,
+	.payload = on_aws_payload,
+	.event = on_aws_event,
+	.reset = document_void,
+};
+
+/* --- gRPC --- */
+
+static void on_grpc_message(void *ctx, const struct tks_grpc_message *m)
+{
+	struct tks_decoder *d = ctx;
+
+	if (m->broken) {
+		tks_document_void(&d->doc);
+		tks_reqstate_hole(d->rs);
+		return;
+	}
+	document_whole(d, m->first_off, m->last_off);
+}
+
+static const struct tks_grpc_ops grpc_ops = {
+	.data = document_bytes,
+	.message = on_grpc_message,
+};
+
+/* --- WebSocket --- */
+
+static void on_ws_message(void *ctx, const struct tks_ws_message *m)
+{
+	struct tks_decoder *d = ctx;
+
+	if (m->broken || !m->text) {
+		tks_document_void(&d->doc);
+		return;
+	}
+	document_whole(d, m->first_off, m->last_off);
+	/* Not the one protocol over WebSocket that is known. */
+	if (d->doc.decided && d->doc.d.dialect == &tks_dialect_unknown)
+		d->mode = M_NONE;
+}
+
+static void on_ws_close(void *ctx, uint16_t code, uint64_t last_off)
+{
+	(void)ctx;
+	(void)code;
+	(void)last_off;
+}
+
+static const struct tks_ws_ops ws_ops = {
+	.data = document_bytes,
+	.message = on_ws_message,
+	.close = on_ws_close,
+};
+
+/* --- JSON without framing: one document, or an array whose elements are frames --- */
+
+static bool is_space(uint8_t ch)
+{
+	return ch == ' ' || ch == '\t' || ch == '\r' || ch == '\n';
+}
+
+static void one_document(struct tks_decoder *d, const struct tks_slice *s)
+{
+	if (!d->doc.in)
+		d->first_off = s->off;
+	d->last_off = s->off + s->len - 1;
+	document_bytes(d, s);
+}
+
+/* Bytes of an element; how many. */
+static size_t element(struct tks_decoder *d, const uint8_t *p, size_t n, uint64_t off)
+{
+	enum tks_jstatus status;
+	size_t used = n;
+
+	if (!d->doc.in)
+		d->first_off = off;
+	truncated_if(d, tks_document_scan(&d->doc, p, n, &used, &status));
+	if (status == TKS_JS_MORE)
+		return n;
+	if (status == TKS_JS_BAD) {
+		d->mode = M_NONE;
+		return n;
+	}
+	while (used > 1 && is_space(p[used - 1]))
+		used--;
+	document_whole(d, d->first_off, off + used - 1);
+	if (d->doc.decided && d->doc.d.dialect == &tks_dialect_unknown)
+		d->mode = M_NONE;
+	return used;
+}
+
+static void elements(struct tks_decoder *d, const struct tks_slice *s)
+{
+	size_t i = 0;
+
+	while (i < s->len && d->mode == M_ARRAY) {
+		uint8_t ch = s->data[i];
+
+		if (!d->doc.in && (is_space(ch) || ch == ',' || ch == '['))
+			i++;
+		else if (!d->doc.in && ch == ']')
+			return;
+		else
+			i += element(d, s->data + i, s->len - i, s->off + i);
+	}
+}
+
+static void json_bytes(struct tks_decoder *d, const struct tks_slice *in)
+{
+	struct tks_slice s = *in;
+
+	while (!d->doc.in && s.len && is_space(*s.data)) {
+		s.data++;
+		s.off++;
+		s.len--;
+	}
+	if (!s.len)
+		return;
+	if (d->doc.in || *s.data != '[') {
+		one_document(d, &s);
+		return;
+	}
+	d->mode = M_ARRAY;
+	d->doc.single = false;
+	d->doc.d.streamed = true;
+	elements(d, &s);
+}
+
+/* --- framing --- */
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -341,22 +332,175 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-static enum mode mode_of(const struct tks_h1_head *h, bool llm_path)
+static bool is_one_of(const char *s, const char *const *names, size_t n)
 {
-	bool coded = h->content_encoding[0] && strcmp(h->content_encoding, "identity");
-	bool events = !strcmp(h->content_type, "text/event-stream");
-	bool json = !strcmp(h->content_type, "application/json") ||
-		    ends_with(h->content_type, "+json");
-
-	/* Entered in its middle a chunked body has no head to ask: it is looked at as events. */
-	if (h->resumed)
-		return M_EVENTS;
-	if (h->upgrade || (!events && !json))
-		return M_NONE;
-	if (coded)
-		return events || llm_path ? M_OPAQUE : M_NONE;
-	return events ? M_EVENTS : M_JSON;
+	for (size_t i = 0; i < n; i++) {
+		if (!strcmp(s, names[i]))
+			return true;
+	}
+	return false;
 }
+
+static enum mode mode_of_type(const char *type, bool llm_path)
+{
+	static const char *const lines[] = { "application/x-ndjson",	"application/ndjson",
+					     "application/jsonl",	"application/x-jsonlines",
+					     "application/stream+json", "application/json-seq" };
+	static const char *const vague[] = { "", "text/plain", "application/octet-stream" };
+
+	if (!strcmp(type, "text/event-stream"))
+		return M_EVENTS;
+	if (is_one_of(type, lines, sizeof(lines) / sizeof(lines[0])))
+		return M_LINES;
+	if (!strcmp(type, "application/vnd.amazon.eventstream"))
+		return M_AWS;
+	if (!strcmp(type, "application/json") || ends_with(type, "+json"))
+		return M_JSON;
+	if (!strncmp(type, "application/grpc", 16) && (!type[16] || strchr("+;", type[16])))
+		return M_GRPC;
+	return llm_path && is_one_of(type, vague, sizeof(vague) / sizeof(vague[0])) ? M_LOOK
+										    : M_NONE;
+}
+
+static enum mode mode_of(const struct tks_http_head *h, const char *target)
+{
+	bool llm_path = target && tks_path_is_llm(target);
+	enum mode mode;
+
+	/* Entered in its middle it has no head to ask. */
+	if (h->resumed)
+		return M_LOOK;
+	if (h->upgrade)
+		return strstr(h->upgrade_to, "websocket") ? M_WS : M_NONE;
+	mode = mode_of_type(h->content_type, llm_path);
+	if (mode == M_GRPC && (!target || !tks_dialect_of_method(target)))
+		return M_NONE;
+	if (tks_coding_named(h->content_encoding) == TKS_CODING_OTHER && mode != M_NONE &&
+	    (mode != M_JSON || llm_path))
+		return M_OPAQUE;
+	return mode;
+}
+
+/* A stream is one by its type; whatever else comes is one document. */
+static bool is_stream(enum mode mode)
+{
+	return mode != M_NONE && mode != M_JSON && mode != M_LOOK;
+}
+
+static bool is_stream_head(const struct tks_http_head *h, enum mode mode)
+{
+	return is_stream(mode == M_OPAQUE ? mode_of_type(h->content_type, false) : mode);
+}
+
+static void start_framing(struct tks_decoder *d, const struct tks_http_head *h)
+{
+	switch (d->mode) {
+	case M_EVENTS:
+		tks_sse_init(&d->framing.sse, &sse_ops, d);
+		break;
+	case M_LINES:
+		tks_lines_init(&d->framing.lines, &lines_ops, d);
+		break;
+	case M_AWS:
+		tks_aws_events_init(&d->framing.aws, &aws_ops, d);
+		break;
+	case M_GRPC:
+		tks_grpc_init(&d->framing.grpc, d->mem, h->grpc_encoding, &grpc_ops, d);
+		break;
+	default:
+		break;
+	}
+}
+
+/* The first byte tells what the type did not. */
+static void look(struct tks_decoder *d, const struct tks_slice *s)
+{
+	uint8_t ch = *s->data;
+
+	if (is_space(ch) && !d->resumed)
+		return;
+	d->mode = M_EVENTS;
+	if (ch == '{' || ch == '[')
+		d->mode = ch == '[' || !d->resumed ? M_JSON : M_LINES;
+	if (ch == '{' && !d->resumed)
+		d->mode = M_LINES;
+	d->doc.d.streamed = is_stream(d->mode);
+	d->doc.d.rec->streamed = d->doc.d.streamed;
+	start_framing(d, NULL);
+	if (d->resumed && d->mode == M_EVENTS)
+		tks_sse_gap(&d->framing.sse);
+}
+
+static void framed(struct tks_decoder *d, const struct tks_slice *s)
+{
+	if (d->mode == M_LOOK)
+		look(d, s);
+	switch (d->mode) {
+	case M_EVENTS:
+		tks_sse_feed(&d->framing.sse, s);
+		break;
+	case M_LINES:
+		tks_lines_feed(&d->framing.lines, s);
+		break;
+	case M_JSON:
+		json_bytes(d, s);
+		break;
+	case M_ARRAY:
+		elements(d, s);
+		break;
+	case M_AWS:
+		if (tks_aws_events_feed(&d->framing.aws, s) == -EBADMSG)
+			tks_reqstate_hole(d->rs);
+		break;
+	case M_GRPC:
+		truncated_if(d, tks_grpc_feed(&d->framing.grpc, s));
+		break;
+	case M_WS:
+		if (tks_ws_feed(d->ws, s) == -EBADMSG)
+			d->mode = M_NONE;
+		break;
+	default:
+		break;
+	}
+}
+
+/* --- content coding --- */
+
+static int on_decoded(void *ctx, const uint8_t *data, size_t len)
+{
+	struct tks_decoder *d = ctx;
+	struct tks_slice s = { data, len, 0 };
+
+	framed(d, &s);
+	return d->mode == M_NONE ? -ECANCELED : 0;
+}
+
+static void arrival(struct tks_decoder *d, uint64_t off)
+{
+	tks_reqstate_arrival(d->rs);
+	truncated_if(d, frame_done(d, off, off));
+}
+
+/* From here on nothing can be read. */
+static void go_opaque(struct tks_decoder *d)
+{
+	tks_document_void(&d->doc);
+	d->doc.d.rec->flags |= TKS_F_OPAQUE;
+	tks_reqstate_hole(d->rs);
+	d->mode = M_OPAQUE;
+}
+
+static void coded(struct tks_decoder *d, const struct tks_slice *s)
+{
+	int err;
+
+	d->wire_off = s->off + s->len - 1;
+	err = tks_codec_feed(d->codec, s->data, s->len, on_decoded, d);
+	if (err && err != -ECANCELED)
+		go_opaque(d);
+}
+
+/* --- life --- */
 
 static void copy_text(char *out, size_t size, const char *s)
 {
@@ -368,41 +512,82 @@ static void copy_text(char *out, size_t size, const char *s)
 	out[n] = 0;
 }
 
-struct tks_decoder *tks_decoder_new(struct tks_mem *mem, struct tks_reqstate *rs,
-				    const struct tks_h1_head *head, const struct tks_ask *ask,
-				    const char *target, tks_time_fn time_at, void *ctx)
+static void name_server(struct tks_decoder *d, const struct tks_http_head *h)
+{
+	struct tks_request *rec = d->doc.d.rec;
+
+	if (h->product[0])
+		copy_text(rec->server, sizeof(rec->server), h->product);
+	else if (!strcmp(h->server, "llama.cpp"))
+		copy_text(rec->server, sizeof(rec->server), h->server);
+}
+
+static void set_context(struct tks_decoder *d, const struct tks_decoder_of *of)
+{
+	struct tks_dialect_ctx *ctx = &d->doc.d;
+
+	tks_ask_init(&d->no_ask);
+	copy_text(d->server_header, sizeof(d->server_header), of->head->server);
+	copy_text(d->target, sizeof(d->target), of->target ? of->target : "");
+	ctx->rs = d->rs = of->rs;
+	ctx->rec = tks_reqstate_record(of->rs);
+	ctx->ask = of->ask ? of->ask : &d->no_ask;
+	ctx->server_header = d->server_header;
+	ctx->target = d->target;
+	ctx->get = of->get;
+	ctx->event = d->event;
+	ctx->streamed = is_stream(d->mode);
+	ctx->host = d->host = of->host;
+	ctx->host_ctx = d->ctx = of->ctx;
+}
+
+static int prepare(struct tks_decoder *d, const struct tks_http_head *h)
+{
+	enum tks_coding coding = tks_coding_named(h->content_encoding);
+	enum tks_shape_kind kind = d->mode == M_AWS  ? TKS_SHAPE_AWS
+				   : d->mode == M_WS ? TKS_SHAPE_WS
+						     : TKS_SHAPE_PLAIN;
+	int err;
+
+	if (coding != TKS_CODING_IDENTITY && d->mode != M_WS) {
+		d->codec = tks_codec_new(d->mem, coding);
+		if (!d->codec)
+			return -ENOMEM;
+	}
+	if (d->mode == M_WS) {
+		d->ws = tks_ws_new(d->mem, TKS_RESPONSE, h->ws_extensions, &ws_ops, d);
+		if (!d->ws)
+			return -ENOMEM;
+	}
+	start_framing(d, h);
+	err = tks_document_init(&d->doc, d->mem, kind);
+	d->doc.d.event = d->event;
+	d->doc.single = d->mode == M_JSON;
+	if (!err && d->mode == M_GRPC)
+		err = tks_document_decide(&d->doc, tks_dialect_of_method(d->target));
+	return err;
+}
+
+struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decoder_of *of)
 {
 	struct tks_decoder *d = tks_mem_alloc(mem, sizeof(*d));
 
 	if (!d)
 		return NULL;
 	d->mem = mem;
-	d->mode = mode_of(head, target && tks_path_is_llm(target));
-	d->resumed = head->resumed;
-	d->time_at = time_at;
-	d->time_ctx = ctx;
-	tks_ask_init(&d->no_ask);
-	copy_text(d->server_header, sizeof(d->server_header), head->server);
-	copy_text(d->target, sizeof(d->target), target ? target : "");
-	d->d.rs = rs;
-	d->d.rec = tks_reqstate_record(rs);
-	d->d.ask = ask ? ask : &d->no_ask;
-	d->d.server_header = d->server_header;
-	d->d.streamed = d->mode == M_EVENTS;
+	d->mode = mode_of(of->head, of->target);
+	d->resumed = of->head->resumed;
+	set_context(d, of);
 	if (d->mode == M_NONE)
 		return d;
-	d->d.rec->streamed = !strcmp(head->content_type, "text/event-stream") || head->resumed;
+	d->doc.d.rec->streamed = is_stream_head(of->head, d->mode) || d->resumed;
+	name_server(d, of->head);
 	if (d->mode == M_OPAQUE) {
-		d->d.rec->flags |= TKS_F_OPAQUE;
+		d->doc.d.rec->flags |= TKS_F_OPAQUE;
 		return d;
 	}
-	tks_sse_init(&d->sse, &sse_ops, d);
-	if (head->resumed)
-		tks_sse_gap(&d->sse);
-	d->shape_schema =
-		tks_jschema_new(shape_fields, sizeof(shape_fields) / sizeof(shape_fields[0]));
-	d->shape_scan = scan_new(d, d->shape_schema, on_shape, &d->shape);
-	if (!d->shape_scan) {
+	d->doc.mem = mem;
+	if (prepare(d, of->head)) {
 		tks_decoder_free(d);
 		return NULL;
 	}
@@ -413,60 +598,116 @@ void tks_decoder_free(struct tks_decoder *d)
 {
 	if (!d)
 		return;
-	shape_free(d);
-	drop_kept(d);
-	tks_mem_free(d->mem, d->scan, tks_jscan_size());
-	tks_jschema_free(d->schema);
+	if (d->mode == M_GRPC)
+		tks_grpc_free(&d->framing.grpc);
+	tks_ws_free(d->ws);
+	tks_codec_free(d->codec);
+	tks_document_free(&d->doc);
 	tks_mem_free(d->mem, d, sizeof(*d));
 }
 
 int tks_decoder_data(struct tks_decoder *d, const struct tks_slice *s)
 {
-	if (d->mode == M_EVENTS)
-		tks_sse_feed(&d->sse, s);
-	if (d->mode != M_JSON)
+	if (!s->len || d->mode == M_NONE)
 		return 0;
-	if (!d->in_document)
-		d->first_off = s->off;
-	d->last_off = s->off + s->len - 1;
-	return s->len ? document_data(d, s->data, s->len) : 0;
+	if (d->mode == M_OPAQUE)
+		arrival(d, s->off + s->len - 1);
+	else if (d->codec)
+		coded(d, s);
+	else
+		framed(d, s);
+	return 0;
 }
 
-void tks_decoder_gap(struct tks_decoder *d)
+static void gap_in_framing(struct tks_decoder *d, uint64_t off, uint64_t len)
+{
+	switch (d->mode) {
+	case M_EVENTS:
+		tks_sse_gap(&d->framing.sse);
+		break;
+	case M_LINES:
+		tks_lines_gap(&d->framing.lines);
+		break;
+	case M_AWS:
+		tks_aws_events_gap(&d->framing.aws, len);
+		break;
+	case M_GRPC:
+		tks_grpc_gap(&d->framing.grpc, len);
+		break;
+	case M_WS:
+		tks_ws_gap(d->ws, off, len);
+		break;
+	case M_ARRAY:
+		/* Where an element begins can't be found again. */
+		d->mode = M_OPAQUE;
+		break;
+	default:
+		d->doc.bad = true;
+		return;
+	}
+	if (d->mode == M_EVENTS || d->mode == M_LINES || d->mode == M_OPAQUE)
+		tks_document_void(&d->doc);
+}
+
+void tks_decoder_gap(struct tks_decoder *d, uint64_t off, uint64_t len)
 {
 	if (d->mode == M_NONE)
 		return;
-	if (d->mode == M_EVENTS)
-		tks_sse_gap(&d->sse);
-	d->bad = d->bad || d->mode == M_JSON;
-	d->in_document = d->in_document && d->mode == M_JSON;
-	tks_reqstate_hole(d->d.rs);
+	if (d->codec && d->mode != M_OPAQUE)
+		go_opaque(d);
+	gap_in_framing(d, off, len);
+	tks_reqstate_hole(d->rs);
 }
 
 void tks_decoder_end(struct tks_decoder *d)
 {
-	if (d->mode == M_EVENTS)
-		tks_sse_end(&d->sse);
-	if (d->mode != M_JSON || !d->in_document)
-		return;
-	if (document_end(d) || frame_done(d, d->first_off, d->last_off))
-		d->d.rec->flags |= TKS_F_TRUNCATED;
+	switch (d->mode) {
+	case M_EVENTS:
+		tks_sse_end(&d->framing.sse);
+		break;
+	case M_LINES:
+		tks_lines_end(&d->framing.lines);
+		break;
+	case M_JSON:
+		if (d->doc.in)
+			document_whole(d, d->first_off, d->last_off);
+		break;
+	default:
+		break;
+	}
+}
+
+void tks_decoder_trailers(struct tks_decoder *d, const char *grpc_status)
+{
+	if (grpc_status[0] && strcmp(grpc_status, "0") != 0)
+		tks_reqstate_error(d->rs, "grpc", grpc_status);
+}
+
+static bool known(const struct tks_decoder *d)
+{
+	return d->doc.decided && d->doc.d.dialect != &tks_dialect_unknown;
 }
 
 int tks_decoder_is_llm(const struct tks_decoder *d)
 {
+	if (d->mode == M_NONE || d->mode == M_WS || d->doc.d.not_generated ||
+	    (known(d) && d->doc.d.dialect->shared))
+		return 0;
+	if (d->mode == M_OPAQUE)
+		return d->doc.d.rec->streamed == 1;
 	if (d->mode == M_EVENTS && !d->resumed)
 		return 1;
-	if (d->mode == M_OPAQUE)
-		return d->d.rec->streamed == 1;
-	if (d->mode == M_NONE)
-		return 0;
-	if (!d->decided)
+	if (!d->doc.decided)
 		return -EAGAIN;
-	return d->d.dialect != &tks_dialect_unknown;
+	return known(d);
+}
+
+bool tks_decoder_not_generated(const struct tks_decoder *d)
+{
+	return d->doc.d.not_generated;
 }
 
 bool tks_decoder_wants_no_body(const struct tks_decoder *d)
 {
-	return d->mode == M_NONE || (d->mode == M_JSON && d->decided && !tks_decoder_is_llm(d));
+	return d->mode == M_NONE || (d->mode == M_JSON && d->doc.decided && !known(d));
 }

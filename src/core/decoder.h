@@ -42,30 +42,55 @@ bool tks_path_is_llm(const char *target);
 /* The dialect's name that a path suggests, "unknown" otherwise; a static string. */
 const char *tks_path_dialect(const char *target);
 
-/* How the decoder learns when a byte left: fills t_ns and send_id of *at from at->last_off. */
-typedef void (*tks_time_fn)(void *ctx, struct tks_frame_at *at);
+/* What the decoder asks of whoever has the connection. */
+struct tks_decoder_host {
+	/* When a byte left: fills t_ns and send_id of *at from at->last_off. */
+	void (*time_at)(void *ctx, struct tks_frame_at *at);
+	/*
+	 * In a stream of several answers: the one with that key ("" : the one asked for first that
+	 * has none yet), or NULL. Both may be NULL where no stream has several.
+	 */
+	struct tks_reqstate *(*answer)(void *ctx, const char *key);
+	/* The answer turned to last ended with the frame that was just counted. */
+	void (*answer_over)(void *ctx, struct tks_reqstate *rs, uint64_t last_off);
+};
 
 struct tks_decoder;
 
 /*
- * For one response. head: the response's; ask and target: the request's (NULL where not seen). The
- * facts go to rs, and rs's record gets dialect, model, response_id, server, streamed. NULL without
- * memory.
+ * For one response. head: the response's; ask, target and get: the request's (NULL, false where not
+ * seen). The facts go to rs, and rs's record gets dialect, model, response_id, server, streamed.
+ * NULL without memory.
  */
-struct tks_decoder *tks_decoder_new(struct tks_mem *mem, struct tks_reqstate *rs,
-				    const struct tks_h1_head *head, const struct tks_ask *ask,
-				    const char *target, tks_time_fn time_at, void *ctx);
+struct tks_decoder_of {
+	struct tks_reqstate *rs;
+	const struct tks_http_head *head;
+	const struct tks_ask *ask;
+	const char *target;
+	bool get;
+	const struct tks_decoder_host *host;
+	void *ctx;
+};
+
+struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decoder_of *of);
 void tks_decoder_free(struct tks_decoder *d);
 
 /* Body bytes (transfer coding removed; offsets are those of the connection's stream). 0 or -ENOMEM.
  */
 int tks_decoder_data(struct tks_decoder *d, const struct tks_slice *s);
-void tks_decoder_gap(struct tks_decoder *d);
+/* len 0: how many are missing is not known. */
+void tks_decoder_gap(struct tks_decoder *d, uint64_t off, uint64_t len);
 void tks_decoder_end(struct tks_decoder *d);
 
+/* Trailers of the response: gRPC's status, "" for none. */
+void tks_decoder_trailers(struct tks_decoder *d, const char *grpc_status);
+
 /* 1: an LLM's answer; 0: not; -EAGAIN: can't tell yet. A text/event-stream is always one (`unknown`
- * at worst). */
+ * at worst). A stream of several answers is none itself. */
 int tks_decoder_is_llm(const struct tks_decoder *d);
+
+/* It is from a server of LLMs, but no generation: no record, whatever the path. */
+bool tks_decoder_not_generated(const struct tks_decoder *d);
 
 /* 1: nothing in this body is of interest (the capture may be told to send heads only). */
 bool tks_decoder_wants_no_body(const struct tks_decoder *d);

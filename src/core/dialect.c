@@ -1,59 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The table of dialects, and the paths that LLM servers serve. The shape of the answer decides; the
- * path is only asked when there is no answer to look at.
+ * The table of dialects, and what they share. The shape of the answer decides; the path is only
+ * asked when there is no answer to look at.
  */
 #include "dialect.h"
+#include "dialect_table.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const struct tks_dialect *const dialects[] = {
-	&tks_dialect_openai_chat,
-	&tks_dialect_openai_completions,
-};
+#define DECLARE(name) extern const struct tks_dialect tks_dialect_##name;
+#define ROW(name) &tks_dialect_##name,
+
+TKS_DIALECTS(DECLARE)
+static const struct tks_dialect *const dialects[] = { TKS_DIALECTS(ROW) };
 
 enum { NDIALECTS = sizeof(dialects) / sizeof(dialects[0]) };
 
-static void nothing(struct tks_dialect_ctx *d)
+/* --- an event stream that nobody knows: its frames are counted, and the gaps between them --- */
+
+static void unknown_begin(struct tks_dialect_ctx *d)
 {
 	(void)d;
 }
 
-static void no_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
+static void unknown_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 {
 	(void)d;
 	(void)v;
 }
 
-static void no_end(struct tks_dialect_ctx *d, bool ok)
+static void unknown_end(struct tks_dialect_ctx *d, bool ok)
 {
-	(void)d;
 	(void)ok;
+	tks_reqstate_arrival(d->rs);
 }
 
-static bool never(const struct tks_shape *shape)
-{
-	(void)shape;
-	return false;
-}
-
-/* An event stream that nobody knows: its frames are counted and timed, nothing is read into them.
- */
 const struct tks_dialect tks_dialect_unknown = {
 	.name = "unknown",
-	.matches = never,
-	.begin = nothing,
-	.value = no_value,
-	.end = no_end,
+	.begin = unknown_begin,
+	.value = unknown_value,
+	.end = unknown_end,
 };
 
-const struct tks_dialect *tks_dialect_for(const struct tks_shape *shape)
+/* --- the table --- */
+
+size_t tks_dialect_count(void)
 {
-	for (size_t i = 0; i < NDIALECTS; i++) {
-		if (dialects[i]->matches(shape))
-			return dialects[i];
-	}
-	return NULL;
+	return NDIALECTS;
+}
+
+const struct tks_dialect *tks_dialect_at(size_t i)
+{
+	return dialects[i];
 }
 
 const struct tks_dialect *tks_dialect_named(const char *name)
@@ -65,6 +64,75 @@ const struct tks_dialect *tks_dialect_named(const char *name)
 	return &tks_dialect_unknown;
 }
 
+/* How much of the end of the path is one that the dialect is spoken at; 0: none. */
+static size_t path_match(const struct tks_dialect *dialect, const char *target, size_t len)
+{
+	size_t best = 0;
+
+	for (const char *const *p = dialect->paths; p && *p; p++) {
+		size_t n = strlen(*p);
+
+		if (len >= n && n > best && !memcmp(target + len - n, *p, n))
+			best = n;
+	}
+	return best;
+}
+
+const struct tks_dialect *tks_dialect_of_path(const char *target)
+{
+	const struct tks_dialect *found = NULL;
+	size_t len = strcspn(target, "?#"), best = 0;
+
+	for (size_t i = 0; i < NDIALECTS; i++) {
+		size_t n = path_match(dialects[i], target, len);
+
+		if (n > best) {
+			best = n;
+			found = dialects[i];
+		}
+	}
+	return found ?: tks_dialect_of_method(target);
+}
+
+const struct tks_dialect *tks_dialect_of_method(const char *path)
+{
+	for (size_t i = 0; i < NDIALECTS; i++) {
+		for (const char *const *m = dialects[i]->grpc; m && *m; m++) {
+			if (!strcmp(*m, path))
+				return dialects[i];
+		}
+	}
+	return NULL;
+}
+
+bool tks_path_is_llm(const char *target)
+{
+	return tks_dialect_of_path(target) != NULL;
+}
+
+const char *tks_path_dialect(const char *target)
+{
+	const struct tks_dialect *dialect = tks_dialect_of_path(target);
+
+	return dialect ? dialect->name : tks_dialect_unknown.name;
+}
+
+const struct tks_jschema *tks_dialect_schema(const struct tks_dialect *dialect)
+{
+	static struct tks_jschema *made[NDIALECTS];
+
+	for (size_t i = 0; i < NDIALECTS; i++) {
+		if (dialects[i] != dialect || !dialect->nfields)
+			continue;
+		if (!made[i])
+			made[i] = tks_jschema_new(dialect->fields, dialect->nfields);
+		return made[i];
+	}
+	return NULL;
+}
+
+/* --- values --- */
+
 bool tks_jvalue_copy(const struct tks_jvalue *v, char *out, size_t size)
 {
 	size_t n = v->len < size - 1 ? v->len : size - 1;
@@ -74,52 +142,83 @@ bool tks_jvalue_copy(const struct tks_jvalue *v, char *out, size_t size)
 	return n == v->len && !v->truncated;
 }
 
-/* What a path ends in, before its query; whatever proxies put in front. */
-static const struct {
-	const char *suffix, *dialect;
-} paths[] = {
-	{ "/v1/chat/completions", "openai.chat" },
-	{ "/chat/completions", "openai.chat" },
-	{ "/v1/completions", "openai.completions" },
-	{ "/v1/responses", "unknown" },
-	{ "/v1/messages", "unknown" },
-	{ "/completion", "unknown" },
-	{ "/completions", "openai.completions" },
-	{ "/infill", "unknown" },
-	{ "/generate", "unknown" },
-	{ "/generate_stream", "unknown" },
-	{ "/api/generate", "unknown" },
-	{ "/api/chat", "unknown" },
-	{ "/v1/chat", "unknown" },
-	{ "/v2/chat", "unknown" },
-	{ ":generateContent", "unknown" },
-	{ ":streamGenerateContent", "unknown" },
-	{ "/converse", "unknown" },
-	{ "/converse-stream", "unknown" },
-	{ "/invoke-with-response-stream", "unknown" },
-};
-
-static const char *dialect_of_path(const char *target)
+void tks_dialect_keep(struct tks_dialect_ctx *d, const struct tks_jvalue *v, char *out, size_t size)
 {
-	size_t len = strcspn(target, "?#");
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		size_t n = strlen(paths[i].suffix);
-
-		if (len >= n && !memcmp(target + len - n, paths[i].suffix, n))
-			return paths[i].dialect;
-	}
-	return NULL;
+	if (v->str && v->len && !out[0] && !tks_jvalue_copy(v, out, size))
+		d->rec->flags |= TKS_F_TRUNCATED;
 }
 
-bool tks_path_is_llm(const char *target)
+void tks_jvalue_text(const struct tks_jvalue *v, char *out, size_t size)
 {
-	return dialect_of_path(target) != NULL;
+	if (v->str)
+		tks_jvalue_copy(v, out, size);
+	else if (v->type == TKS_JS_NUMBER)
+		snprintf(out, size, "%lld", (long long)v->inum);
 }
 
-const char *tks_path_dialect(const char *target)
+bool tks_jvalue_is(const struct tks_jvalue *v, const char *text)
 {
-	const char *name = dialect_of_path(target);
+	return v->str && v->len == strlen(text) && !memcmp(v->str, text, v->len);
+}
 
-	return name ? name : "unknown";
+int64_t tks_jvalue_count(const struct tks_jvalue *v)
+{
+	const int64_t max = 1ll << 40;
+
+	return v->type == TKS_JS_NUMBER && v->inum >= 0 && v->inum <= max ? v->inum : TKS_NULL;
+}
+
+/* --- one choice --- */
+
+void tks_said_begin(struct tks_said *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->choice.tokens = -1;
+	s->choice.counter = -1;
+	s->usage = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+}
+
+void tks_said_text(struct tks_said *s, const struct tks_jvalue *v, bool reasoning)
+{
+	if (v->type != TKS_JS_STRING || !v->bytes)
+		return;
+	s->visible |= !reasoning;
+	s->reasoning |= reasoning;
+}
+
+void tks_said_finish(struct tks_said *s, const struct tks_jvalue *v)
+{
+	if (v->str && v->len)
+		tks_jvalue_copy(v, s->choice.finish, sizeof(s->choice.finish));
+}
+
+void tks_said_tell(struct tks_dialect_ctx *d, const struct tks_said *s)
+{
+	struct tks_choice_facts c = s->choice;
+
+	c.text = s->visible || s->reasoning;
+	c.reasoning = s->reasoning && !s->visible;
+	c.token |= c.text || c.tokens > 0;
+	if (!d->streamed)
+		c.token = c.text = c.finish_is_token = false;
+	if (!d->streamed)
+		c.tokens = -1;
+	if (c.token || c.finish[0] || c.tokens >= 0 || c.counter >= 0)
+		tks_reqstate_choice(d->rs, &c);
+	tks_reqstate_usage(d->rs, &s->usage);
+	if (s->is_error)
+		tks_reqstate_error(d->rs, s->error_kind, s->error_code);
+}
+
+bool tks_dialect_answer(struct tks_dialect_ctx *d, const char *key)
+{
+	struct tks_reqstate *rs = d->host->answer(d->host_ctx, key);
+
+	if (!rs)
+		return false;
+	d->rs = rs;
+	d->rec = tks_reqstate_record(rs);
+	d->rec->dialect = d->dialect->name;
+	d->rec->streamed = 1;
+	return true;
 }

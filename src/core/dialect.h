@@ -2,6 +2,11 @@
 /*
  * Dialects: how a family of servers writes down tokens, counts, ends and errors. A dialect is a
  * file with a struct tks_dialect and a row in the table of dialect.c.
+ *
+ * The decoder cuts a body into documents (the data of an event, a line, an element of an array, a
+ * message) and calls for each: begin, then value (or pvalue) for each field of the dialect's table
+ * that is there, in the order of the bytes, then end. In end the dialect says what the document
+ * proves with the calls of reqstate.h; the frame's time is the decoder's business.
  */
 #ifndef TKS_DIALECT_H
 #define TKS_DIALECT_H
@@ -12,54 +17,156 @@
 
 #include "decoder.h"
 #include "jscan.h"
-
-/* What the first documents of a body look like, whatever the dialect. */
-struct tks_shape {
-	char object[48]; /* "" : no such member, or no string */
-	bool choices; /* an array */
-	bool delta, text, message; /* members of its elements */
-	bool error; /* a member that is not null */
-	bool detail; /* FastAPI's error member */
-};
+#include "pscan.h"
+#include "reqstate.h"
 
 struct tks_dialect;
 
-/* Room for a dialect's own state of one answer; zeroed at its begin. */
-enum { TKS_DIALECT_STATE = 256 };
+/* Room for a dialect's own state of one body; zeroed at its beginning. */
+enum { TKS_DIALECT_STATE = 512 };
 
 /* What a dialect's callbacks work with. */
 struct tks_dialect_ctx {
 	const struct tks_dialect *dialect;
-	struct tks_reqstate *rs;
-	struct tks_request *rec;
+	struct tks_reqstate *rs; /* of the answer this document belongs to */
+	struct tks_request *rec; /* rs's record */
 	const struct tks_ask *ask; /* never NULL; empty when the request was not seen */
 	const char *server_header; /* "" : none */
-	bool streamed;
+	const char *target; /* the request's, "" where not seen */
+	bool get; /* the request was a GET */
+	/* The event's name (SSE), or the message's type (AWS); "" where it has none. In an SSE
+	 * frame it may be written behind the data: only end() can rely on it. */
+	const char *event;
+	bool streamed; /* the body is a stream of frames, not one document */
+	/* Set by the dialect: what is answered here is not a generation (a model was loaded, an old
+	 * answer is sent again): no record. */
+	bool not_generated;
+	/* Set by the dialect in end(): the answer is over with this document though the stream goes
+	 * on. Only where several share it. */
+	bool answer_over;
+	const struct tks_decoder_host *host;
+	void *host_ctx;
 	_Alignas(8) unsigned char state[TKS_DIALECT_STATE];
 };
 
+/*
+ * Where several answers share the stream (OpenAI Realtime, ModelStreamInfer): makes the one with
+ * this key current ("" : the next one that was asked for), to be called first in end(). Turns d->rs
+ * and d->rec to it; false: no such answer is known, and the document tells of none.
+ */
+bool tks_dialect_answer(struct tks_dialect_ctx *d, const char *key);
+
 struct tks_dialect {
 	const char *name;
+	/*
+	 * By what its documents are known: alternatives, ended by NULL. Each is a row of terms
+	 * parted by blanks, all of which must hold for the members of one document:
+	 *   PATH        there, and not null          PATH?  there, null too
+	 *   PATH=TEXT   a string, this one; with * at its end, one that begins so (48 bytes at
+	 * most) !PATH       not there, or null PATH is as in jscan.h. Instead of a member: @aws (an
+	 * AWS event stream's message), @ws (a WebSocket's), @event=TEXT (the event's name).
+	 */
+	const char *const *signs;
+	/* Ends of request paths that suggest it, before the query, whatever proxies put in front;
+	 * ended by NULL. They name requests without an answer that can be read, and make them
+	 * records. NULL: none. */
+	const char *const *paths;
+	/* JSON. A path once only. */
 	const struct tks_jfield *fields;
 	size_t nfields;
-	bool (*matches)(const struct tks_shape *shape);
-	/* A document begins; a value of the schema; the document has ended (ok: it was
-	 * well-formed). */
 	void (*begin)(struct tks_dialect_ctx *d);
 	void (*value)(struct tks_dialect_ctx *d, const struct tks_jvalue *v);
+	/* ok: the document was well-formed. */
 	void (*end)(struct tks_dialect_ctx *d, bool ok);
+	/* gRPC: the methods it is spoken by ("/package.Service/Method"), ended by NULL. */
+	const char *const *grpc;
+	const struct tks_pfield *pfields;
+	size_t npfields;
+	void (*pvalue)(struct tks_dialect_ctx *d, const struct tks_pvalue *v);
+	bool shared; /* several answers share a stream */
 };
 
-extern const struct tks_dialect tks_dialect_openai_chat, tks_dialect_openai_completions;
 extern const struct tks_dialect tks_dialect_unknown;
 
-/* The one that matches the shape, or NULL. */
-const struct tks_dialect *tks_dialect_for(const struct tks_shape *shape);
+/* --- the table --- */
 
 /* By name; tks_dialect_unknown for any other. */
 const struct tks_dialect *tks_dialect_named(const char *name);
 
+/* By a request's path; NULL: no LLM server's. */
+const struct tks_dialect *tks_dialect_of_path(const char *target);
+
+/* The one spoken by that gRPC method, or NULL. */
+const struct tks_dialect *tks_dialect_of_method(const char *path);
+
+/* Its compiled fields, made at the first call and kept for good. NULL without memory, or without
+ * fields. */
+const struct tks_jschema *tks_dialect_schema(const struct tks_dialect *dialect);
+
+/* --- looking at a document --- */
+
+struct tks_shape;
+
+enum tks_shape_kind { TKS_SHAPE_PLAIN = 0, TKS_SHAPE_AWS = 1, TKS_SHAPE_WS = 2 };
+
+/* NULL without memory. */
+struct tks_shape *tks_shape_new(struct tks_mem *mem);
+void tks_shape_free(struct tks_mem *mem, struct tks_shape *s);
+
+/* A new document. */
+void tks_shape_begin(struct tks_shape *s);
+enum tks_jstatus tks_shape_feed(struct tks_shape *s, const void *data, size_t n, size_t *used);
+
+/* The dialect whose signs are there so far, or NULL. */
+const struct tks_dialect *tks_shape_dialect(const struct tks_shape *s, enum tks_shape_kind kind,
+					    const char *event);
+
+/* It has what errors have: an `error` that is not null, FastAPI's `detail`, object "error". */
+bool tks_shape_is_error(const struct tks_shape *s);
+
+/* --- for dialects --- */
+
 /* Copies a kept string, cut to size and always terminated; false when it was cut. */
 bool tks_jvalue_copy(const struct tks_jvalue *v, char *out, size_t size);
+
+/* Copies a kept string that is not empty, unless out has one already; flags the record `truncated`
+ * when it was cut. */
+void tks_dialect_keep(struct tks_dialect_ctx *d, const struct tks_jvalue *v, char *out,
+		      size_t size);
+
+/* A string, or a number as text. */
+void tks_jvalue_text(const struct tks_jvalue *v, char *out, size_t size);
+
+/* True for that string. */
+bool tks_jvalue_is(const struct tks_jvalue *v, const char *text);
+
+/* A number of tokens; TKS_NULL for what is no number, or one that no answer can have. */
+int64_t tks_jvalue_count(const struct tks_jvalue *v);
+
+/*
+ * What one document says, for dialects whose frames are of one choice: gathered in value(), told in
+ * end(). Zeroed by tks_said_begin.
+ */
+struct tks_said {
+	struct tks_choice_facts choice; /* index, tokens, counter, finish, finish_is_token are for
+					 * the dialect to set; token: for a frame that counts as one
+					 * without any text */
+	bool visible, reasoning; /* text of that kind is there */
+	struct tks_usage usage; /* totals of the answer; the last ones count */
+	bool is_error;
+	char error_kind[48], error_code[24];
+};
+
+void tks_said_begin(struct tks_said *s);
+
+/* A string value that is text if it is not empty. */
+void tks_said_text(struct tks_said *s, const struct tks_jvalue *v, bool reasoning);
+
+/* A member that holds a finish reason (null and "" are none). */
+void tks_said_finish(struct tks_said *s, const struct tks_jvalue *v);
+
+/* The facts go to the answer. A body in one piece proves no token frames: only its totals, finish
+ * and error count. */
+void tks_said_tell(struct tks_dialect_ctx *d, const struct tks_said *s);
 
 #endif

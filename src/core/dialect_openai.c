@@ -113,20 +113,6 @@ static struct openai *state(struct tks_dialect_ctx *d)
 	return (struct openai *)d->state;
 }
 
-static bool chat_matches(const struct tks_shape *s)
-{
-	if (!strcmp(s->object, "chat.completion.chunk") || !strcmp(s->object, "chat.completion"))
-		return true;
-	return !s->object[0] && s->choices && (s->delta || s->message);
-}
-
-static bool completions_matches(const struct tks_shape *s)
-{
-	if (!strcmp(s->object, "text_completion"))
-		return true;
-	return !s->object[0] && s->choices && s->text;
-}
-
 static void begin(struct tks_dialect_ctx *d)
 {
 	struct openai *o = state(d);
@@ -238,32 +224,9 @@ static void choice_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 
 /* --- the document --- */
 
-static void keep(struct tks_dialect_ctx *d, const struct tks_jvalue *v, char *out, size_t size)
-{
-	if (v->str && v->len && !out[0] && !tks_jvalue_copy(v, out, size))
-		d->rec->flags |= TKS_F_TRUNCATED;
-}
-
-/* A string, or a number as text. */
-static void keep_code(const struct tks_jvalue *v, char *out, size_t size)
-{
-	if (v->str)
-		tks_jvalue_copy(v, out, size);
-	else if (v->type == TKS_JS_NUMBER)
-		snprintf(out, size, "%lld", (long long)v->inum);
-}
-
-/* A number of tokens; one that no answer can have is none. */
-static int64_t count(const struct tks_jvalue *v)
-{
-	const int64_t max = 1ll << 40;
-
-	return v->type == TKS_JS_NUMBER && v->inum >= 0 && v->inum <= max ? v->inum : TKS_NULL;
-}
-
 static void fingerprint(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 {
-	if (v->str && v->len == 9 && !memcmp(v->str, "fp_ollama", 9))
+	if (tks_jvalue_is(v, "fp_ollama"))
 		strcpy(d->rec->server, "ollama");
 }
 
@@ -273,7 +236,7 @@ static void error_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 
 	switch (v->id) {
 	case F_OBJECT:
-		o->is_error |= v->str && v->len == 5 && !memcmp(v->str, "error", 5);
+		o->is_error |= tks_jvalue_is(v, "error");
 		break;
 	case F_ERROR:
 		o->is_error |= v->type == TKS_JS_OBJECT || v->type == TKS_JS_STRING;
@@ -283,10 +246,10 @@ static void error_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 		break;
 	case F_ERROR_TYPE:
 	case F_TYPE:
-		keep_code(v, o->error_type, sizeof(o->error_type));
+		tks_jvalue_text(v, o->error_type, sizeof(o->error_type));
 		break;
 	default:
-		keep_code(v, o->error_code, sizeof(o->error_code));
+		tks_jvalue_text(v, o->error_code, sizeof(o->error_code));
 	}
 }
 
@@ -302,28 +265,28 @@ static void value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 			choice_end(d);
 		break;
 	case F_ID:
-		keep(d, v, d->rec->response_id, sizeof(d->rec->response_id));
+		tks_dialect_keep(d, v, d->rec->response_id, sizeof(d->rec->response_id));
 		break;
 	case F_MODEL:
-		keep(d, v, d->rec->model, sizeof(d->rec->model));
+		tks_dialect_keep(d, v, d->rec->model, sizeof(d->rec->model));
 		break;
 	case F_FINGERPRINT:
 		fingerprint(d, v);
 		break;
 	case F_USAGE_OUT:
-		o->usage.output_tokens = count(v);
+		o->usage.output_tokens = tks_jvalue_count(v);
 		break;
 	case F_USAGE_PROMPT:
-		o->usage.prompt_tokens = count(v);
+		o->usage.prompt_tokens = tks_jvalue_count(v);
 		break;
 	case F_USAGE_CACHED:
-		o->usage.cached_tokens = count(v);
+		o->usage.cached_tokens = tks_jvalue_count(v);
 		break;
 	case F_USAGE_REASONING:
-		o->usage.reasoning_tokens = count(v);
+		o->usage.reasoning_tokens = tks_jvalue_count(v);
 		break;
 	case F_PREDICTED:
-		o->predicted = count(v);
+		o->predicted = tks_jvalue_count(v);
 		break;
 	case F_CHOICES:
 		break;
@@ -392,9 +355,7 @@ static void name_server(struct tks_dialect_ctx *d)
 
 	if (d->rec->server[0])
 		return;
-	if (!strcmp(d->server_header, "llama.cpp"))
-		strcpy(d->rec->server, "llama.cpp");
-	else if (o->sglang)
+	if (o->sglang)
 		strcpy(d->rec->server, "sglang");
 	else if (o->vllm)
 		strcpy(d->rec->server, "vllm");
@@ -412,11 +373,30 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	name_server(d);
 }
 
+static const char *const chat_signs[] = {
+	"object=chat.completion.chunk",
+	"object=chat.completion",
+	"!object choices[].delta",
+	"!object choices[].message",
+	NULL,
+};
+
+static const char *const chat_paths[] = { "/chat/completions", NULL };
+
+static const char *const completions_signs[] = {
+	"object=text_completion",
+	"!object choices[].text",
+	NULL,
+};
+
+static const char *const completions_paths[] = { "/v1/completions", "/completions", NULL };
+
 const struct tks_dialect tks_dialect_openai_chat = {
 	.name = "openai.chat",
+	.signs = chat_signs,
+	.paths = chat_paths,
 	.fields = fields,
 	.nfields = NFIELDS,
-	.matches = chat_matches,
 	.begin = begin,
 	.value = value,
 	.end = end,
@@ -424,9 +404,10 @@ const struct tks_dialect tks_dialect_openai_chat = {
 
 const struct tks_dialect tks_dialect_openai_completions = {
 	.name = "openai.completions",
+	.signs = completions_signs,
+	.paths = completions_paths,
 	.fields = fields,
 	.nfields = NFIELDS,
-	.matches = completions_matches,
 	.begin = begin,
 	.value = value,
 	.end = end,

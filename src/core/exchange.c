@@ -40,16 +40,15 @@ struct tks_exchange {
 	int64_t begun_ns;
 };
 
-static const struct tks_stamp *stamp_at(const struct tks_conn *c, enum tks_h1_side side,
-					uint64_t off)
+static const struct tks_stamp *stamp_at(const struct tks_conn *c, enum tks_side side, uint64_t off)
 {
 	enum tks_dir req = tks_conn_request_dir(c);
-	enum tks_dir dir = side == TKS_H1_REQUEST ? req : !req;
+	enum tks_dir dir = side == TKS_REQUEST ? req : !req;
 
 	return tks_timeline_at(&c->stream[dir].timeline, off);
 }
 
-static int64_t time_at(const struct tks_conn *c, enum tks_h1_side side, uint64_t off)
+static int64_t time_at(const struct tks_conn *c, enum tks_side side, uint64_t off)
 {
 	const struct tks_stamp *st = stamp_at(c, side, off);
 
@@ -240,7 +239,7 @@ static void exchange_end(struct tks_exchange *e, enum tks_outcome how)
 		llm = tks_decoder_is_llm(e->dec) == 1;
 	}
 	/* Its own end must not be in the history yet: it counts in all of its window. */
-	if (llm || e->llm_path)
+	if (llm || (e->llm_path && !(e->dec && tks_decoder_not_generated(e->dec))))
 		report(e, how);
 	count_out(e, (int64_t)e->conn->last_ns);
 	exchange_free(e);
@@ -265,12 +264,12 @@ void tks_exchange_end_all(struct tks_conn *c, bool open)
 
 /* --- requests --- */
 
-static void on_begin(void *ctx, enum tks_h1_side side, uint64_t off)
+static void on_begin(void *ctx, enum tks_side side, uint64_t off)
 {
 	struct tks_conn *c = ctx;
 	struct tks_exchange *e;
 
-	if (side != TKS_H1_REQUEST)
+	if (side != TKS_REQUEST)
 		return;
 	e = exchange_new(c);
 	c->receiving = e;
@@ -282,7 +281,7 @@ static void on_begin(void *ctx, enum tks_h1_side side, uint64_t off)
 	e->rec->t_request_ns = time_at(c, side, off);
 }
 
-static int request_head(struct tks_conn *c, const struct tks_h1_head *h)
+static int request_head(struct tks_conn *c, const struct tks_http_head *h)
 {
 	struct tks_exchange *e = c->receiving;
 	char *query;
@@ -308,7 +307,7 @@ static int request_head(struct tks_conn *c, const struct tks_h1_head *h)
 	return 0;
 }
 
-static void request_end(struct tks_conn *c, uint64_t last_off, enum tks_h1_end how)
+static void request_end(struct tks_conn *c, uint64_t last_off, enum tks_msg_end how)
 {
 	struct tks_exchange *e = c->receiving;
 
@@ -320,9 +319,9 @@ static void request_end(struct tks_conn *c, uint64_t last_off, enum tks_h1_end h
 		tks_askscan_free(e->askscan);
 		e->askscan = NULL;
 	}
-	if (how == TKS_H1_CUT)
+	if (how == TKS_MSG_CUT)
 		return;
-	e->rec->t_request_end_ns = time_at(c, TKS_H1_REQUEST, last_off);
+	e->rec->t_request_end_ns = time_at(c, TKS_REQUEST, last_off);
 	if (e->llm_path)
 		count_in(e, TKS_NULL);
 }
@@ -332,11 +331,13 @@ static void request_end(struct tks_conn *c, uint64_t last_off, enum tks_h1_end h
 static void frame_time(void *ctx, struct tks_frame_at *at)
 {
 	struct tks_exchange *e = ctx;
-	const struct tks_stamp *st = stamp_at(e->conn, TKS_H1_RESPONSE, at->last_off);
+	const struct tks_stamp *st = stamp_at(e->conn, TKS_RESPONSE, at->last_off);
 
 	at->t_ns = st ? (int64_t)st->ts_ns : TKS_NULL;
 	at->send_id = st ? st->ts_ns : 0;
 }
+
+static const struct tks_decoder_host decoder_host = { .time_at = frame_time };
 
 /* A response nobody asked for, as far as was seen. */
 static struct tks_exchange *orphan(struct tks_conn *c)
@@ -351,15 +352,21 @@ static struct tks_exchange *orphan(struct tks_conn *c)
 	return e;
 }
 
-static int response_head(struct tks_conn *c, const struct tks_h1_head *h)
+static int response_head(struct tks_conn *c, const struct tks_http_head *h)
 {
 	struct tks_exchange *e = first(c);
+	struct tks_decoder_of of = { .head = h, .host = &decoder_host };
 
 	c->trusted = true;
 	if (!e || e->answered)
 		e = orphan(c);
 	if (!e)
 		return 0;
+	of.rs = e->rs;
+	of.ask = &e->ask;
+	of.target = e->target[0] ? e->target : NULL;
+	of.get = !strcmp(e->rec->method, "GET");
+	of.ctx = e;
 	e->answered = true;
 	e->content_length = h->content_length;
 	if (h->resumed)
@@ -368,18 +375,17 @@ static int response_head(struct tks_conn *c, const struct tks_h1_head *h)
 		e->rec->status = h->status;
 	if (!h->resumed || !e->rec->http)
 		e->rec->http = h->minor || h->resumed ? "1.1" : "1.0";
-	e->rec->t_headers_ns = h->resumed ? TKS_NULL : time_at(c, TKS_H1_RESPONSE, h->last_off);
+	e->rec->t_headers_ns = h->resumed ? TKS_NULL : time_at(c, TKS_RESPONSE, h->last_off);
 	if (h->resumed)
 		tks_reqstate_hole(e->rs);
 	else if (c->pipeline->cfg.boundary == TKS_B_SEND)
 		e->rec->send_wait_ns = c->carry_wait_ns;
 	c->carry_wait_ns = 0;
-	e->dec = tks_decoder_new(c->pipeline->mem, e->rs, h, &e->ask,
-				 e->target[0] ? e->target : NULL, frame_time, e);
+	e->dec = tks_decoder_new(c->pipeline->mem, &of);
 	if (!e->dec)
 		c->pipeline->counters.no_memory++;
 	if (e->dec && tks_decoder_is_llm(e->dec) == 1)
-		count_in(e, time_at(c, TKS_H1_RESPONSE, h->last_off));
+		count_in(e, time_at(c, TKS_RESPONSE, h->last_off));
 	return 0;
 }
 
@@ -397,45 +403,44 @@ static int response_body(struct tks_conn *c, const struct tks_slice *s)
 		c->pipeline->counters.no_memory++;
 	}
 	if (!e->counted && tks_decoder_is_llm(e->dec) == 1)
-		count_in(e, time_at(c, TKS_H1_RESPONSE, s->off));
+		count_in(e, time_at(c, TKS_RESPONSE, s->off));
 	return 0;
 }
 
-static void response_end(struct tks_conn *c, uint64_t last_off, enum tks_h1_end how)
+static void response_end(struct tks_conn *c, uint64_t last_off, enum tks_msg_end how)
 {
 	struct tks_exchange *e = first(c);
 
 	if (!e || !e->answered)
 		return;
-	e->rec->t_end_ns = time_at(c, TKS_H1_RESPONSE, last_off);
-	exchange_end(e, how == TKS_H1_CUT ? who_left(c) : TKS_OUT_COMPLETE);
+	e->rec->t_end_ns = time_at(c, TKS_RESPONSE, last_off);
+	exchange_end(e, how == TKS_MSG_CUT ? who_left(c) : TKS_OUT_COMPLETE);
 }
 
 /* --- what http1.c calls --- */
 
-static int on_head(void *ctx, const struct tks_h1_head *h)
+static int on_head(void *ctx, const struct tks_http_head *h)
 {
-	return h->side == TKS_H1_REQUEST ? request_head(ctx, h) : response_head(ctx, h);
+	return h->side == TKS_REQUEST ? request_head(ctx, h) : response_head(ctx, h);
 }
 
-static int on_body(void *ctx, enum tks_h1_side side, const struct tks_slice *s)
+static int on_body(void *ctx, enum tks_side side, const struct tks_slice *s)
 {
 	struct tks_conn *c = ctx;
 
-	if (side == TKS_H1_RESPONSE)
+	if (side == TKS_RESPONSE)
 		return response_body(c, s);
 	if (c->receiving && c->receiving->askscan)
 		tks_askscan_data(c->receiving->askscan, s->data, s->len);
 	return 0;
 }
 
-static int on_body_gap(void *ctx, enum tks_h1_side side, uint64_t off, uint64_t len)
+static int on_body_gap(void *ctx, enum tks_side side, uint64_t off, uint64_t len)
 {
 	struct tks_conn *c = ctx;
 	struct tks_exchange *e = first(c);
 
-	(void)off;
-	if (side == TKS_H1_REQUEST) {
+	if (side == TKS_REQUEST) {
 		if (c->receiving && c->receiving->askscan)
 			tks_askscan_gap(c->receiving->askscan);
 		return 0;
@@ -445,13 +450,13 @@ static int on_body_gap(void *ctx, enum tks_h1_side side, uint64_t off, uint64_t 
 	e->body_bytes += len;
 	e->rec->flags |= TKS_F_LOST;
 	if (e->dec)
-		tks_decoder_gap(e->dec);
+		tks_decoder_gap(e->dec, off, len);
 	return 0;
 }
 
-static int on_end(void *ctx, enum tks_h1_side side, uint64_t last_off, enum tks_h1_end how)
+static int on_end(void *ctx, enum tks_side side, uint64_t last_off, enum tks_msg_end how)
 {
-	if (side == TKS_H1_REQUEST)
+	if (side == TKS_REQUEST)
 		request_end(ctx, last_off, how);
 	else
 		response_end(ctx, last_off, how);
@@ -459,13 +464,13 @@ static int on_end(void *ctx, enum tks_h1_side side, uint64_t last_off, enum tks_
 }
 
 /* The timeline forgets what was parsed; when each open request began is asked late. */
-static uint64_t on_time(void *ctx, enum tks_h1_side side, uint64_t off)
+static uint64_t on_time(void *ctx, enum tks_side side, uint64_t off)
 {
 	const struct tks_stamp *st = stamp_at(ctx, side, off);
 	const struct tks_conn *c = ctx;
 	const struct tks_list *l;
 
-	if (st || side == TKS_H1_RESPONSE)
+	if (st || side == TKS_RESPONSE)
 		return st ? st->ts_ns : 0;
 	for (l = c->exchanges.next; l != &c->exchanges; l = l->next) {
 		const struct tks_exchange *e = tks_list_entry(l, struct tks_exchange, in_conn);
@@ -487,14 +492,14 @@ const struct tks_h1_ops tks_exchange_ops = {
 
 /* --- from the streams --- */
 
-void tks_exchange_hole(struct tks_conn *c, enum tks_h1_side side)
+void tks_exchange_hole(struct tks_conn *c, enum tks_side side)
 {
-	struct tks_exchange *e = side == TKS_H1_REQUEST ? c->receiving : first(c);
+	struct tks_exchange *e = side == TKS_REQUEST ? c->receiving : first(c);
 	struct tks_list *l;
 
 	if (e)
 		e->rec->flags |= TKS_F_LOST;
-	if (side == TKS_H1_REQUEST)
+	if (side == TKS_REQUEST)
 		return;
 	for (l = c->exchanges.next; l != &c->exchanges; l = l->next)
 		tks_list_entry(l, struct tks_exchange, in_conn)->maybe_lost = true;

@@ -17,7 +17,7 @@ extern const struct tks_h1_ops tks_exchange_ops;
 void tks_exchange_end_all(struct tks_conn *c, bool open);
 
 /* Bytes of a direction are missing or were not captured: flags the exchange they belong to. */
-void tks_exchange_hole(struct tks_conn *c, enum tks_h1_side side);
+void tks_exchange_hole(struct tks_conn *c, enum tks_side side);
 
 /* Bytes are about to be parsed that a send of this duration carried (counted once a send). */
 void tks_exchange_sent(struct tks_conn *c, const struct tks_stamp *st);

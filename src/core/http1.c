@@ -35,7 +35,7 @@ struct asked {
 };
 
 struct side {
-	enum tks_h1_side id;
+	enum tks_side id;
 	enum place place;
 	enum framing framing;
 	bool tentative; /* HEAD: its first line is not whole yet */
@@ -54,7 +54,7 @@ struct tks_http1 {
 	struct tks_mem *mem;
 	const struct tks_h1_ops *ops;
 	void *ctx;
-	struct side side[2]; /* by enum tks_h1_side */
+	struct side side[2]; /* by enum tks_side */
 	struct asked *asked; /* oldest first */
 	unsigned int nasked, asked_size;
 	bool doubt; /* the order of requests and responses may not be all there is to know */
@@ -71,7 +71,7 @@ struct tks_http1 *tks_http1_new(struct tks_mem *mem, const struct tks_h1_ops *op
 	h->mem = mem;
 	h->ops = ops;
 	h->ctx = ctx;
-	h->side[TKS_H1_RESPONSE].id = TKS_H1_RESPONSE;
+	h->side[TKS_RESPONSE].id = TKS_RESPONSE;
 	return h;
 }
 
@@ -85,16 +85,16 @@ void tks_http1_free(struct tks_http1 *h)
 {
 	if (!h)
 		return;
-	free_headp(h, &h->side[TKS_H1_REQUEST]);
-	free_headp(h, &h->side[TKS_H1_RESPONSE]);
+	free_headp(h, &h->side[TKS_REQUEST]);
+	free_headp(h, &h->side[TKS_RESPONSE]);
 	tks_mem_free(h->mem, h->asked, h->asked_size * sizeof(*h->asked));
 	tks_mem_free(h->mem, h, sizeof(*h));
 }
 
 void tks_http1_mid_stream(struct tks_http1 *h)
 {
-	h->side[TKS_H1_REQUEST].place = LOST;
-	h->side[TKS_H1_RESPONSE].place = LOST;
+	h->side[TKS_REQUEST].place = LOST;
+	h->side[TKS_RESPONSE].place = LOST;
 }
 
 unsigned int tks_http1_pending(const struct tks_http1 *h)
@@ -102,7 +102,7 @@ unsigned int tks_http1_pending(const struct tks_http1 *h)
 	return h->nasked;
 }
 
-static uint64_t time_of(const struct tks_http1 *h, enum tks_h1_side side, uint64_t off)
+static uint64_t time_of(const struct tks_http1 *h, enum tks_side side, uint64_t off)
 {
 	return h->ops->time ? h->ops->time(h->ctx, side, off) : 0;
 }
@@ -148,12 +148,12 @@ static struct asked *asked_current(struct tks_http1 *h)
 
 /* --- messages --- */
 
-static int end_message(struct tks_http1 *h, struct side *s, uint64_t last_off, enum tks_h1_end how)
+static int end_message(struct tks_http1 *h, struct side *s, uint64_t last_off, enum tks_msg_end how)
 {
 	s->open = false;
 	s->headed = false;
 	s->place = BETWEEN;
-	if (s->id == TKS_H1_RESPONSE && s->paired)
+	if (s->id == TKS_RESPONSE && s->paired)
 		asked_pop(h);
 	s->paired = false;
 	return h->ops->end(h->ctx, s->id, last_off, how);
@@ -162,7 +162,7 @@ static int end_message(struct tks_http1 *h, struct side *s, uint64_t last_off, e
 /* What was open is over, its end unseen: the next message begins. */
 static int cut_message(struct tks_http1 *h, struct side *s, uint64_t end)
 {
-	return s->open ? end_message(h, s, end ? end - 1 : 0, TKS_H1_CUT) : 0;
+	return s->open ? end_message(h, s, end ? end - 1 : 0, TKS_MSG_CUT) : 0;
 }
 
 /* The framing can't be followed from off on. */
@@ -171,22 +171,22 @@ static int lose(struct tks_http1 *h, struct side *s, uint64_t off)
 	free_headp(h, s);
 	s->place = LOST;
 	s->tentative = false;
-	h->doubt |= s->id == TKS_H1_RESPONSE;
+	h->doubt |= s->id == TKS_RESPONSE;
 	return s->headed ? h->ops->body_gap(h->ctx, s->id, off, 0) : 0;
 }
 
 /* asked[0] was answered unseen. */
 static int answer_unseen(struct tks_http1 *h, uint64_t off)
 {
-	struct tks_h1_head head = { .side = TKS_H1_RESPONSE,
-				    .first_off = off,
-				    .last_off = off,
-				    .resumed = true,
-				    .content_length = -1 };
+	struct tks_http_head head = { .side = TKS_RESPONSE,
+				      .first_off = off,
+				      .last_off = off,
+				      .resumed = true,
+				      .content_length = -1 };
 	int err = h->ops->head(h->ctx, &head);
 
 	asked_pop(h);
-	return err ?: h->ops->end(h->ctx, TKS_H1_RESPONSE, off ? off - 1 : 0, TKS_H1_CUT);
+	return err ?: h->ops->end(h->ctx, TKS_RESPONSE, off ? off - 1 : 0, TKS_MSG_CUT);
 }
 
 /* True if the request at place i in the row was sent before t_ns. */
@@ -198,7 +198,7 @@ static bool sent_by(const struct tks_http1 *h, unsigned int i, uint64_t t_ns)
 /* Finds the request that the response which begins at off answers. */
 static int pair(struct tks_http1 *h, struct side *s, uint64_t off)
 {
-	uint64_t t_ns = time_of(h, TKS_H1_RESPONSE, off);
+	uint64_t t_ns = time_of(h, TKS_RESPONSE, off);
 	int err = 0;
 
 	if (!h->doubt)
@@ -216,12 +216,12 @@ static int pair(struct tks_http1 *h, struct side *s, uint64_t off)
 
 static int announce_request(struct tks_http1 *h, struct side *s)
 {
-	int err = asked_push(h, time_of(h, TKS_H1_REQUEST, s->first_off));
+	int err = asked_push(h, time_of(h, TKS_REQUEST, s->first_off));
 
 	if (err)
 		return err;
 	s->open = true;
-	h->ops->begin(h->ctx, TKS_H1_REQUEST, s->first_off);
+	h->ops->begin(h->ctx, TKS_REQUEST, s->first_off);
 	return 0;
 }
 
@@ -235,14 +235,14 @@ static int start_head(struct tks_http1 *h, struct side *s, uint64_t off, bool te
 	s->first_off = off;
 	s->cut_end = s->seen_end;
 	s->tentative = tentative;
-	return tentative || s->id == TKS_H1_RESPONSE ? 0 : announce_request(h, s);
+	return tentative || s->id == TKS_RESPONSE ? 0 : announce_request(h, s);
 }
 
 /* False while every request known is answered or being answered, so that this can't be a response.
  */
 static bool answerable(const struct tks_http1 *h, const struct side *s)
 {
-	return !s->open || h->nasked > s->paired || h->side[TKS_H1_REQUEST].place == LOST;
+	return !s->open || h->nasked > s->paired || h->side[TKS_REQUEST].place == LOST;
 }
 
 /* A tentative head proved to be one. */
@@ -253,20 +253,20 @@ static int settle_head(struct tks_http1 *h, struct side *s)
 	s->tentative = false;
 	err = cut_message(h, s, s->cut_end);
 	s->place = HEAD;
-	if (!err && s->id == TKS_H1_REQUEST)
+	if (!err && s->id == TKS_REQUEST)
 		err = announce_request(h, s);
 	return err;
 }
 
 static enum framing body_framing(const struct tks_headp *p)
 {
-	const struct tks_h1_head *head = &p->head;
+	const struct tks_http_head *head = &p->head;
 
 	if (head->chunked)
 		return CHUNKED;
 	if (head->content_length >= 0 && !p->other_coding)
 		return head->content_length ? COUNTED : NO_BODY;
-	return head->side == TKS_H1_RESPONSE ? UNTIL_CLOSE : NO_BODY;
+	return head->side == TKS_RESPONSE ? UNTIL_CLOSE : NO_BODY;
 }
 
 static void begin_body(struct side *s, enum framing framing, int64_t content_length)
@@ -297,7 +297,7 @@ static int request_head(struct tks_http1 *h, struct side *s, struct tks_headp *p
 /* Whatever the request side was at: from now on it is not HTTP/1 any more. */
 static void tunnel(struct tks_http1 *h)
 {
-	struct side *s = &h->side[TKS_H1_REQUEST];
+	struct side *s = &h->side[TKS_REQUEST];
 
 	free_headp(h, s);
 	s->tentative = false;
@@ -341,10 +341,10 @@ static int head_done(struct tks_http1 *h, struct side *s, uint64_t end)
 	p->head.first_off = s->first_off;
 	p->head.last_off = end - 1;
 	s->headp = NULL;
-	err = s->id == TKS_H1_REQUEST ? request_head(h, s, p) : response_head(h, s, p);
+	err = s->id == TKS_REQUEST ? request_head(h, s, p) : response_head(h, s, p);
 	tks_mem_free(h->mem, p, sizeof(*p));
 	if (!err && s->place == BODY && s->framing == NO_BODY)
-		err = end_message(h, s, end - 1, TKS_H1_COMPLETE);
+		err = end_message(h, s, end - 1, TKS_MSG_COMPLETE);
 	return err;
 }
 
@@ -399,7 +399,7 @@ static int read_counted(struct tks_http1 *h, struct side *s, const struct tks_sl
 	s->owed -= *used;
 	err = hand_body(h, s, rest, *used);
 	if (!err && !s->owed)
-		err = end_message(h, s, rest->off + *used - 1, TKS_H1_COMPLETE);
+		err = end_message(h, s, rest->off + *used - 1, TKS_MSG_COMPLETE);
 	return err;
 }
 
@@ -412,7 +412,7 @@ static int read_chunked(struct tks_http1 *h, struct side *s, const struct tks_sl
 	case TKS_CHUNK_EV_DATA:
 		return hand_body(h, s, rest, *used);
 	case TKS_CHUNK_EV_END:
-		return end_message(h, s, rest->off + *used - 1, TKS_H1_COMPLETE);
+		return end_message(h, s, rest->off + *used - 1, TKS_MSG_COMPLETE);
 	case TKS_CHUNK_EV_BAD:
 		break;
 	}
@@ -452,7 +452,7 @@ static bool reads_as_chunks(const struct side *s, const uint8_t *data, size_t le
 		data += used;
 		len -= used;
 		if (ev == TKS_CHUNK_EV_END)
-			return !len || tks_http1_sniff(TKS_H1_RESPONSE, data, len);
+			return !len || tks_http1_sniff(TKS_RESPONSE, data, len);
 		line |= c.place >= TKS_CHUNK_DATA;
 		whole |= behind_data && c.place != TKS_CHUNK_DATA_LF;
 		behind_data = c.place == TKS_CHUNK_DATA_CR || c.place == TKS_CHUNK_DATA_LF;
@@ -463,17 +463,17 @@ static bool reads_as_chunks(const struct side *s, const uint8_t *data, size_t le
 /* Goes on at a size line. The response may be another than the one that was lost. */
 static int resume(struct tks_http1 *h, struct side *s, uint64_t off)
 {
-	struct tks_h1_head head = { .side = TKS_H1_RESPONSE,
-				    .first_off = off,
-				    .last_off = off,
-				    .major = 1,
-				    .minor = 1,
-				    .chunked = true,
-				    .resumed = true,
-				    .content_length = -1 };
+	struct tks_http_head head = { .side = TKS_RESPONSE,
+				      .first_off = off,
+				      .last_off = off,
+				      .major = 1,
+				      .minor = 1,
+				      .chunked = true,
+				      .resumed = true,
+				      .content_length = -1 };
 	int err = 0;
 
-	if (s->open && !h->pipelines && sent_by(h, s->paired, time_of(h, TKS_H1_RESPONSE, off)))
+	if (s->open && !h->pipelines && sent_by(h, s->paired, time_of(h, TKS_RESPONSE, off)))
 		err = cut_message(h, s, s->seen_end);
 	if (err)
 		return err;
@@ -505,7 +505,7 @@ static int search(struct tks_http1 *h, struct side *s, const struct tks_slice *r
 		s->seen_end = rest->off + i;
 	if (tks_http1_sniff(s->id, data + i, len - i))
 		return start_head(h, s, rest->off + i, true);
-	if (s->id == TKS_H1_RESPONSE && (!s->open || s->framing == CHUNKED) &&
+	if (s->id == TKS_RESPONSE && (!s->open || s->framing == CHUNKED) &&
 	    reads_as_chunks(s, data + i, len - i))
 		return resume(h, s, rest->off + i);
 	*used = len;
@@ -540,7 +540,7 @@ static int read_some(struct tks_http1 *h, struct side *s, const struct tks_slice
 	return search(h, s, rest, used);
 }
 
-int tks_http1_feed(struct tks_http1 *h, enum tks_h1_side side, const struct tks_slice *slice)
+int tks_http1_feed(struct tks_http1 *h, enum tks_side side, const struct tks_slice *slice)
 {
 	struct side *s = &h->side[side];
 	struct tks_slice rest = *slice;
@@ -589,11 +589,11 @@ static int gap_in_body(struct tks_http1 *h, struct side *s, uint64_t off, uint64
 	if (data)
 		err = h->ops->body_gap(h->ctx, s->id, off, data);
 	if (!err && whole)
-		err = end_message(h, s, off + *known - 1, TKS_H1_COMPLETE);
+		err = end_message(h, s, off + *known - 1, TKS_MSG_COMPLETE);
 	return err;
 }
 
-int tks_http1_gap(struct tks_http1 *h, enum tks_h1_side side, uint64_t off, uint64_t len)
+int tks_http1_gap(struct tks_http1 *h, enum tks_side side, uint64_t off, uint64_t len)
 {
 	struct side *s = &h->side[side];
 	uint64_t known = 0;
@@ -608,7 +608,7 @@ int tks_http1_gap(struct tks_http1 *h, enum tks_h1_side side, uint64_t off, uint
 	return err;
 }
 
-int tks_http1_eof(struct tks_http1 *h, enum tks_h1_side side, uint64_t off)
+int tks_http1_eof(struct tks_http1 *h, enum tks_side side, uint64_t off)
 {
 	struct side *s = &h->side[side];
 	bool closed = s->place == BODY && s->framing == UNTIL_CLOSE;
@@ -616,7 +616,7 @@ int tks_http1_eof(struct tks_http1 *h, enum tks_h1_side side, uint64_t off)
 
 	free_headp(h, s);
 	if (s->open && closed)
-		err = end_message(h, s, off ? off - 1 : 0, TKS_H1_CLOSED);
+		err = end_message(h, s, off ? off - 1 : 0, TKS_MSG_CLOSED);
 	else if (s->open)
 		err = cut_message(h, s, s->seen_end);
 	s->place = LOST;

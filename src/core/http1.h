@@ -24,52 +24,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "http_msg.h"
 #include "slice.h"
 #include "tokensnoop/mem.h"
 
-enum tks_h1_side { TKS_H1_REQUEST = 0, TKS_H1_RESPONSE = 1 };
-
-enum tks_h1_end {
-	TKS_H1_COMPLETE = 1, /* its framing says it is whole */
-	TKS_H1_CLOSED = 2, /* delimited by the end of the connection, which came: whole too */
-	TKS_H1_CUT = 3, /* the direction ended, or the next message began, before it was whole */
-};
-
-struct tks_h1_head {
-	enum tks_h1_side side;
-	uint64_t first_off, last_off; /* of the head's bytes; last_off is its final LF */
-	uint16_t status; /* responses */
-	uint8_t major, minor;
-	bool keep_alive;
-	bool chunked;
-	bool upgrade; /* 101, or CONNECT's 2xx */
-	bool resumed; /* no head was seen: the message was entered in its middle; all below is empty
-		       */
-	bool truncated; /* something did not fit below */
-	int64_t content_length; /* -1: none */
-	char method[16];
-	char target[256]; /* as sent, query and all */
-	char content_type[64]; /* lower case, without parameters */
-	char content_encoding[32]; /* lower case */
-	char server[64];
-	char upgrade_to[32];
-};
-
 struct tks_h1_ops {
 	/* The first byte of a request was seen (before its head is whole), so that it can be timed
-	 * even if it never ends. side is always TKS_H1_REQUEST. */
-	void (*begin)(void *ctx, enum tks_h1_side side, uint64_t off);
-	int (*head)(void *ctx, const struct tks_h1_head *h);
-	int (*body)(void *ctx, enum tks_h1_side side, const struct tks_slice *s);
+	 * even if it never ends. side is always TKS_REQUEST. */
+	void (*begin)(void *ctx, enum tks_side side, uint64_t off);
+	int (*head)(void *ctx, const struct tks_http_head *h);
+	int (*body)(void *ctx, enum tks_side side, const struct tks_slice *s);
 	/* Body bytes that are missing. Where the framing was lost too (len 0) their number is not
 	 * known: whatever comes before the next body, or end, is missing then. */
-	int (*body_gap)(void *ctx, enum tks_h1_side side, uint64_t off, uint64_t len);
+	int (*body_gap)(void *ctx, enum tks_side side, uint64_t off, uint64_t len);
 	/* last_off: the message's last byte (final chunk's CRLF included); for CUT the last byte
 	 * seen. */
-	int (*end)(void *ctx, enum tks_h1_side side, uint64_t last_off, enum tks_h1_end how);
+	int (*end)(void *ctx, enum tks_side side, uint64_t last_off, enum tks_msg_end how);
 	/* When the byte crossed the boundary; 0: not known. Used to match responses to requests
 	 * after a loss; may be NULL. */
-	uint64_t (*time)(void *ctx, enum tks_h1_side side, uint64_t off);
+	uint64_t (*time)(void *ctx, enum tks_side side, uint64_t off);
 };
 
 struct tks_http1;
@@ -87,20 +60,20 @@ void tks_http1_mid_stream(struct tks_http1 *h);
  * Feeds bytes in order. 0; -EBADMSG: not HTTP/1 (any more), this side then looks for the next
  * message start as after a gap, and other bytes are dropped; -ENOMEM; or what ops returned.
  */
-int tks_http1_feed(struct tks_http1 *h, enum tks_h1_side side, const struct tks_slice *s);
+int tks_http1_feed(struct tks_http1 *h, enum tks_side side, const struct tks_slice *s);
 
 /* Bytes are missing. 0, -ENOMEM, or what ops returned. */
-int tks_http1_gap(struct tks_http1 *h, enum tks_h1_side side, uint64_t off, uint64_t len);
+int tks_http1_gap(struct tks_http1 *h, enum tks_side side, uint64_t off, uint64_t len);
 
 /* The direction has ended at off (exclusive): ends an open message as CLOSED or CUT. */
-int tks_http1_eof(struct tks_http1 *h, enum tks_h1_side side, uint64_t off);
+int tks_http1_eof(struct tks_http1 *h, enum tks_side side, uint64_t off);
 
 /* Requests whose responses have not ended. */
 unsigned int tks_http1_pending(const struct tks_http1 *h);
 
 /* 1: the bytes can be the start of an HTTP/1 message of that side; 0: they can't; -EAGAIN: too few
  * to tell (a request's first line has not ended, or a response's status is not there). */
-int tks_http1_sniff(enum tks_h1_side side, const uint8_t *data, size_t len);
+int tks_http1_sniff(enum tks_side side, const uint8_t *data, size_t len);
 
 enum {
 	TKS_H1_PIPELINE_MAX = 64, /* open requests a connection; past it the connection is given up

@@ -11,34 +11,9 @@
 #include <errno.h>
 #include <string.h>
 
-struct tks_headp_field {
-	const char *name;
-	size_t offset, size; /* of the place in struct tks_h1_head */
-	bool lower; /* its value is the same in any case */
-	bool cut_params; /* of no interest from ';' on */
-};
-
-#define FIELD(name, member, lower, cut)                                                            \
-	{                                                                                          \
-		name, offsetof(struct tks_h1_head, member),                                        \
-			sizeof(((struct tks_h1_head *)0)->member), lower, cut                      \
-	}
-
-static const struct tks_headp_field fields[] = {
-	FIELD("content-type", content_type, true, true),
-	FIELD("content-encoding", content_encoding, true, false),
-	FIELD("server", server, false, false),
-	FIELD("upgrade", upgrade_to, false, false),
-};
-
 static struct tks_headp *headp_of(llhttp_t *parser)
 {
 	return parser->data;
-}
-
-static char *place_of(struct tks_headp *p, const struct tks_headp_field *f)
-{
-	return (char *)&p->head + f->offset;
 }
 
 static char lower(char ch)
@@ -89,6 +64,7 @@ static bool name_is(const struct tks_headp *p, const char *name)
 static int on_field_complete(llhttp_t *parser)
 {
 	struct tks_headp *p = headp_of(parser);
+	const struct tks_http_field *f;
 
 	p->field = NULL;
 	p->len = 0;
@@ -98,19 +74,22 @@ static int on_field_complete(llhttp_t *parser)
 		parser->flags &= (uint16_t)~F_CONTENT_LENGTH;
 		parser->content_length = 0;
 	}
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		/* The first of several counts. */
-		if (name_is(p, fields[i].name) && !*place_of(p, &fields[i]))
-			p->field = &fields[i];
-	}
+	f = tks_http_field_named(p->name, p->name_len);
 	p->name_len = 0;
+	/* The first of several counts. */
+	if (!f || *tks_http_field_place(&p->head, f))
+		return 0;
+	if (f->says)
+		strncpy(tks_http_field_place(&p->head, f), f->says, f->size - 1);
+	else
+		p->field = f;
 	return 0;
 }
 
 static int on_value(llhttp_t *parser, const char *at, size_t n)
 {
 	struct tks_headp *p = headp_of(parser);
-	const struct tks_headp_field *f = p->field;
+	const struct tks_http_field *f = p->field;
 
 	for (size_t i = 0; f && i < n && !p->value_over; i++) {
 		if (f->cut_params && at[i] == ';') {
@@ -119,7 +98,8 @@ static int on_value(llhttp_t *parser, const char *at, size_t n)
 			p->value_over = true;
 			p->head.truncated = true;
 		} else {
-			place_of(p, f)[p->len++] = f->lower ? lower(at[i]) : at[i];
+			tks_http_field_place(&p->head, f)[p->len++] = f->lower ? lower(at[i])
+									       : at[i];
 		}
 	}
 	return 0;
@@ -132,7 +112,7 @@ static int on_value_complete(llhttp_t *parser)
 
 	if (!p->field)
 		return 0;
-	value = place_of(p, p->field);
+	value = tks_http_field_place(&p->head, p->field);
 	while (p->len && (value[p->len - 1] == ' ' || value[p->len - 1] == '\t'))
 		value[--p->len] = 0;
 	p->field = NULL;
@@ -156,11 +136,11 @@ static const llhttp_settings_t settings = {
 	.on_headers_complete = on_headers_complete,
 };
 
-void tks_headp_start(struct tks_headp *p, enum tks_h1_side side)
+void tks_headp_start(struct tks_headp *p, enum tks_side side)
 {
 	memset(p, 0, sizeof(*p));
 	p->head.side = side;
-	llhttp_init(&p->parser, side == TKS_H1_REQUEST ? HTTP_REQUEST : HTTP_RESPONSE, &settings);
+	llhttp_init(&p->parser, side == TKS_REQUEST ? HTTP_REQUEST : HTTP_RESPONSE, &settings);
 	p->parser.data = p;
 	llhttp_set_lenient_headers(&p->parser, 1);
 	llhttp_set_lenient_chunked_length(&p->parser, 1);
@@ -170,7 +150,7 @@ void tks_headp_start(struct tks_headp *p, enum tks_h1_side side)
 static void finish(struct tks_headp *p)
 {
 	const llhttp_t *parser = &p->parser;
-	struct tks_h1_head *h = &p->head;
+	struct tks_http_head *h = &p->head;
 
 	h->major = parser->http_major;
 	h->minor = parser->http_minor;
@@ -183,7 +163,7 @@ static void finish(struct tks_headp *p)
 		h->content_length = parser->content_length > INT64_MAX
 					    ? INT64_MAX
 					    : (int64_t)parser->content_length;
-	if (h->side == TKS_H1_RESPONSE)
+	if (h->side == TKS_RESPONSE)
 		h->status = parser->status_code;
 	else
 		strncpy(h->method, llhttp_method_name((llhttp_method_t)parser->method),
@@ -287,7 +267,7 @@ static int sniff_response(const uint8_t *data, size_t len)
 	       data[sizeof(line) - 1] == '\n';
 }
 
-int tks_http1_sniff(enum tks_h1_side side, const uint8_t *data, size_t len)
+int tks_http1_sniff(enum tks_side side, const uint8_t *data, size_t len)
 {
 	while (len && (*data == '\r' || *data == '\n')) {
 		data++;
@@ -295,5 +275,5 @@ int tks_http1_sniff(enum tks_h1_side side, const uint8_t *data, size_t len)
 	}
 	if (!len)
 		return -EAGAIN;
-	return side == TKS_H1_REQUEST ? sniff_request(data, len) : sniff_response(data, len);
+	return side == TKS_REQUEST ? sniff_request(data, len) : sniff_response(data, len);
 }

@@ -18,18 +18,18 @@ enum tks_headp_event {
 
 /* Must not move once started. */
 struct tks_headp {
-	struct tks_h1_head head; /* but for the offsets, upgrade and resumed; valid when DONE */
+	struct tks_http_head head; /* but for the offsets, upgrade and resumed; valid when DONE */
 	llhttp_t parser;
 	bool other_coding; /* a Transfer-Encoding that does not end in chunked */
 	bool line; /* pause at the first line */
-	const struct tks_headp_field *field; /* whose value is being read, or NULL */
+	const struct tks_http_field *field; /* whose value is being read, or NULL */
 	size_t len; /* of that value so far */
 	bool value_over; /* no more of that value is wanted */
 	size_t name_len;
-	char name[24];
+	char name[32];
 };
 
-void tks_headp_start(struct tks_headp *p, enum tks_h1_side side);
+void tks_headp_start(struct tks_headp *p, enum tks_side side);
 
 /* Takes *used of len bytes. An event, or -EBADMSG. */
 int tks_headp_feed(struct tks_headp *p, const uint8_t *data, size_t len, size_t *used);

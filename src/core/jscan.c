@@ -282,12 +282,34 @@ static uint16_t text_room(const struct tks_jscan *j)
 	return TKS_JS_STR_MAX;
 }
 
+static bool wants_parts(const struct tks_jscan *j)
+{
+	return !j->is_key && (j->schema->nodes[j->node].flags & TKS_JF_PARTS);
+}
+
+/* The text so far is full, and what has no end is wanted. */
+static void report_part(struct tks_jscan *j)
+{
+	struct tks_jvalue v = { .type = TKS_JS_STRING_PART, .str = j->text, .len = TKS_JS_STR_MAX };
+
+	report(j, j->node, &v);
+	j->len = 0;
+}
+
 static void put(struct tks_jscan *j, const char *s, size_t n)
 {
 	uint16_t room = text_room(j);
 
 	if (!room)
 		return;
+	while (wants_parts(j) && n > (size_t)(room - j->len)) {
+		size_t k = room - j->len;
+
+		memcpy(j->text + j->len, s, k);
+		s += k;
+		n -= k;
+		report_part(j);
+	}
 	if (n > (size_t)(room - j->len)) {
 		n = room - j->len;
 		j->truncated = true;

@@ -24,12 +24,15 @@ enum tks_jtype {
 	TKS_JS_ARRAY, /* reported when it ends; count: its elements */
 	TKS_JS_OBJECT_BEGIN, /* only for fields with TKS_JF_BEGIN */
 	TKS_JS_ARRAY_BEGIN,
+	TKS_JS_STRING_PART, /* only for fields with TKS_JF_PARTS */
 };
 
 enum tks_jfield_flags {
 	TKS_JF_KEEP =
 		1 << 0, /* the string's text is wanted: str, decoded, up to TKS_JS_STR_MAX bytes */
 	TKS_JF_BEGIN = 1 << 1, /* report the begin of an object or array too */
+	TKS_JF_PARTS = 1 << 2, /* the whole text of a string is wanted, however long: in pieces of
+				* STRING_PART, the last one as STRING; with KEEP */
 };
 
 /*

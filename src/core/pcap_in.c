@@ -273,9 +273,9 @@ static int find_server(const struct tks_pcap_in *in, const struct flow *f, const
 		return wanted;
 	if (!h->cap)
 		return NOBODY;
-	if (tks_http1_sniff(TKS_H1_REQUEST, data, h->cap) == 1)
+	if (tks_http1_sniff(TKS_REQUEST, data, h->cap) == 1)
 		return !h->from;
-	return tks_http1_sniff(TKS_H1_RESPONSE, data, h->cap) == 1 ? h->from : NOBODY;
+	return tks_http1_sniff(TKS_RESPONSE, data, h->cap) == 1 ? h->from : NOBODY;
 }
 
 /* It has to be decided now. */

@@ -114,9 +114,9 @@ static bool looks_like_tls(const struct tks_slice *s)
 /* The role that the start of a message shows, or unknown. */
 static enum tks_role role_shown(enum tks_dir dir, const struct tks_slice *s)
 {
-	if (tks_http1_sniff(TKS_H1_REQUEST, s->data, s->len) == 1)
+	if (tks_http1_sniff(TKS_REQUEST, s->data, s->len) == 1)
 		return dir == TKS_RX ? TKS_ROLE_SERVER : TKS_ROLE_CLIENT;
-	if (tks_http1_sniff(TKS_H1_RESPONSE, s->data, s->len) == 1)
+	if (tks_http1_sniff(TKS_RESPONSE, s->data, s->len) == 1)
 		return dir == TKS_TX ? TKS_ROLE_SERVER : TKS_ROLE_CLIENT;
 	return TKS_ROLE_UNKNOWN;
 }
@@ -182,10 +182,10 @@ static struct tks_conn *conn_of(const struct tks_stream *s, enum tks_dir dir)
 
 static int feed_http(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
 {
-	enum tks_h1_side side = tks_conn_side(c, dir);
+	enum tks_side side = tks_conn_side(c, dir);
 	int err;
 
-	if (dir == TKS_TX && side == TKS_H1_RESPONSE)
+	if (dir == TKS_TX && side == TKS_RESPONSE)
 		tks_exchange_sent(c, tks_timeline_at(&c->stream[dir].timeline, s->off));
 	err = tks_http1_feed(c->http, side, s);
 	if (err == -EBADMSG)
@@ -211,7 +211,7 @@ static int on_data(struct tks_conn *c, enum tks_dir dir, const struct tks_slice 
 static int on_gap(struct tks_conn *c, enum tks_dir dir, uint64_t off, uint64_t len,
 		  enum tks_gap_why why)
 {
-	enum tks_h1_side side;
+	enum tks_side side;
 
 	if (why == TKS_GAP_LOST)
 		c->pipeline->counters.lost_bytes += len;

@@ -55,6 +55,9 @@ struct tks_reqstate {
 	bool hole; /* since the last token frame */
 	bool any_hole, hole_before_first;
 	bool done, error;
+	bool arrival; /* the frame under way can't be read */
+	bool arrivals; /* the entries are frames that can't be read, not tokens */
+	bool pause, paused; /* since the last token frame; ever between two */
 	bool visible; /* a token that is not reasoning was seen */
 	bool last_finish; /* the last token frame is a finish frame without text */
 	uint64_t last_send;
@@ -196,6 +199,16 @@ void tks_reqstate_error(struct tks_reqstate *r, const char *kind, const char *co
 		 kind[0] && code[0] ? ": " : "", code);
 }
 
+void tks_reqstate_arrival(struct tks_reqstate *r)
+{
+	r->arrival = true;
+}
+
+void tks_reqstate_pause(struct tks_reqstate *r)
+{
+	r->pause = true;
+}
+
 void tks_reqstate_done(struct tks_reqstate *r)
 {
 	r->done = true;
@@ -270,9 +283,14 @@ static void note_finish(struct choice *c, const struct tks_frame_at *at)
 static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tks_frame_at *at,
 		       int32_t tokens, bool finish)
 {
-	struct entry e = { .t_ns = at->t_ns, .tokens = tokens, .hole = r->hole };
+	struct entry e = { .t_ns = at->t_ns, .tokens = tokens, .hole = r->hole || r->pause };
 
 	e.choice = (uint16_t)(c - r->choices);
+	r->paused |= r->pause && r->rec.token_frames;
+	r->pause = false;
+	if (r->arrivals)
+		r->nentries = 0;
+	r->arrivals = false;
 	if (!r->rec.token_frames) {
 		r->hole_before_first = r->any_hole;
 		r->first_token_ns = at->t_ns;
@@ -313,13 +331,29 @@ static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct t
 	return token_frame(r, c, at, tokens, finish && !c->facts.text);
 }
 
+/* What can't be read came; in a body whose frames can't be told apart, a send counts once. */
+static int arrival_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
+{
+	struct entry e = { .t_ns = at->t_ns, .tokens = -1, .hole = r->hole };
+
+	r->arrival = false;
+	if (r->rec.token_frames)
+		return 0;
+	if ((r->rec.flags & TKS_F_OPAQUE) && r->nentries && at->send_id == r->last_send)
+		return 0;
+	r->arrivals = true;
+	r->hole = false;
+	r->last_send = at->send_id;
+	return entry_add(r, &e);
+}
+
 int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 {
 	int64_t before = r->rec.token_frames;
 	size_t pending = 0;
 	int err = 0;
 
-	r->rec.frames++;
+	r->rec.frames += !(r->rec.flags & TKS_F_OPAQUE);
 	for (size_t i = 0; i < r->nchoices; i++)
 		pending += r->choices[i].pending;
 	for (size_t i = 0; i < r->nchoices; i++) {
@@ -332,6 +366,8 @@ int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 	if (r->pending_counter >= 0 || r->rec.token_frames > before)
 		r->counter_stale = r->pending_counter < 0;
 	r->pending_counter = -1;
+	if (r->arrival)
+		err = arrival_frame(r, at);
 	return err;
 }
 
@@ -489,7 +525,8 @@ static void set_latencies(struct tks_reqstate *r)
 	q->ttft_ns = minus(q->t_first_ns, q->t_request_end_ns);
 	if (q->t_first_ns != TKS_NULL)
 		q->ttft_visible_ns = minus(q->t_visible_ns, q->t_request_end_ns);
-	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 && decode != TKS_NULL)
+	if (r->nchoices == 1 && q->tokens != TKS_NULL && q->tokens > 1 && decode != TKS_NULL &&
+	    !r->paused)
 		q->tpot_ns = per(decode, q->tokens - 1);
 }
 
@@ -530,7 +567,9 @@ static void set_gaps(struct tks_reqstate *r)
 		return;
 	}
 	for (size_t i = 0; i < r->nchoices; i++)
-		known &= !r->choices[i].unknown;
+		known &= !r->choices[i].unknown && !r->arrivals;
+	if (r->arrivals)
+		r->rec.flags |= TKS_F_ESTIMATED;
 	tks_gaps_from(v, gaps(r, -1, false, v), &r->rec.itl);
 	if (known)
 		tks_gaps_from(v, gaps(r, -1, true, v), &r->rec.itl_per_token);
@@ -584,7 +623,7 @@ static void set_series(struct tks_reqstate *r)
 {
 	bool any_known = false;
 
-	if (!r->nentries)
+	if (!r->nentries || r->arrivals)
 		return;
 	r->at = tks_mem_alloc(r->mem, r->nentries * sizeof(*r->at));
 	r->in_frame = tks_mem_alloc(r->mem, r->nentries * sizeof(*r->in_frame));
@@ -622,7 +661,8 @@ const struct tks_request *tks_reqstate_finish(struct tks_reqstate *r, enum tks_o
 {
 	bool eos = false;
 
-	if (r->any_hole && !(r->rec.flags & TKS_F_MID_STREAM))
+	/* A hole for any other reason than bytes that were not seen has its own flag. */
+	if (r->any_hole && !(r->rec.flags & (TKS_F_MID_STREAM | TKS_F_OPAQUE)))
 		r->rec.flags |= TKS_F_LOST;
 	count_tokens(r, &eos);
 	set_finish(r, how);

@@ -74,6 +74,14 @@ void tks_reqstate_error(struct tks_reqstate *r, const char *kind, const char *co
 /* The end marker of the protocol ([DONE], message_stop). */
 void tks_reqstate_done(struct tks_reqstate *r);
 
+/* The frame of an answer that can't be read: when it came is all that is known. The gaps between
+ * such frames are the record's itl (flagged `estimated`) if no frame proved a token. */
+void tks_reqstate_arrival(struct tks_reqstate *r);
+
+/* Between the last token frame and the next one something else ran than the model (a tool of the
+ * server's): the gap is no ITL, and TPOT does not exist. */
+void tks_reqstate_pause(struct tks_reqstate *r);
+
 /* The frame ends; what was said since the last one counts as of at. 0 or -ENOMEM (flagged
  * `truncated`, counting goes on). */
 int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at);

@@ -18,17 +18,22 @@ static void time_at(void *ctx, struct tks_frame_at *at)
 	at->send_id = at->last_off;
 }
 
+static const struct tks_decoder_host host = { .time_at = time_at };
+
 static void decode(const uint8_t *p, size_t n, const char *type, size_t piece,
 		   struct tks_request *out)
 {
 	struct tks_mem mem = TKS_MEM_INIT(BUDGET);
-	struct tks_h1_head head = { .side = TKS_H1_RESPONSE, .status = 200 };
+	struct tks_http_head head = { .side = TKS_RESPONSE, .status = 200 };
 	struct tks_reqstate *rs = tks_reqstate_new(&mem, NULL);
 	struct tks_decoder *d;
 
 	strcpy(head.content_type, type);
 	strcpy(head.server, "uvicorn");
-	d = tks_decoder_new(&mem, rs, &head, NULL, "/v1/chat/completions", time_at, NULL);
+	d = tks_decoder_new(&mem, &(struct tks_decoder_of){ .rs = rs,
+							    .head = &head,
+							    .target = "/v1/chat/completions",
+							    .host = &host });
 	for (size_t i = 0; i < n;) {
 		struct tks_slice s = { p + i, piece < n - i ? piece : n - i, i };
 

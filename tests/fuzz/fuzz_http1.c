@@ -45,7 +45,7 @@ static uint64_t number(const struct step *st)
 	return n;
 }
 
-static int send_step(struct lib_h1 *l, enum tks_h1_side side, const struct step *st, bool bytes)
+static int send_step(struct lib_h1 *l, enum tks_side side, const struct step *st, bool bytes)
 {
 	int err = 0;
 
@@ -61,19 +61,19 @@ static int play_step(struct lib_h1 *l, const struct step *st, bool bytes)
 	l->now++;
 	switch (st->what) {
 	case 'Q':
-		return send_step(l, TKS_H1_REQUEST, st, bytes);
+		return send_step(l, TKS_REQUEST, st, bytes);
 	case 'S':
-		return send_step(l, TKS_H1_RESPONSE, st, bytes);
+		return send_step(l, TKS_RESPONSE, st, bytes);
 	case 'G':
-		lib_h1_miss(l, TKS_H1_REQUEST, number(st));
+		lib_h1_miss(l, TKS_REQUEST, number(st));
 		return 0;
 	case 'g':
-		lib_h1_miss(l, TKS_H1_RESPONSE, number(st));
+		lib_h1_miss(l, TKS_RESPONSE, number(st));
 		return 0;
 	case 'q':
-		return lib_h1_eof(l, TKS_H1_REQUEST);
+		return lib_h1_eof(l, TKS_REQUEST);
 	case 's':
-		return lib_h1_eof(l, TKS_H1_RESPONSE);
+		return lib_h1_eof(l, TKS_RESPONSE);
 	case 'M':
 		if (l->now == 1)
 			tks_http1_mid_stream(l->h);

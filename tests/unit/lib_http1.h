@@ -77,9 +77,9 @@ static inline void lib_h1_line(struct lib_h1 *l)
 	}
 }
 
-static inline char lib_h1_name(enum tks_h1_side side)
+static inline char lib_h1_name(enum tks_side side)
 {
-	return side == TKS_H1_REQUEST ? 'Q' : 'S';
+	return side == TKS_REQUEST ? 'Q' : 'S';
 }
 
 #define LIB_H1_CHECK(cond)                                                                         \
@@ -89,7 +89,7 @@ static inline char lib_h1_name(enum tks_h1_side side)
 	} while (0)
 
 /* An event is about the bytes from off up to end. */
-static inline void lib_h1_moves(struct lib_h1 *l, enum tks_h1_side side, uint64_t off, uint64_t end)
+static inline void lib_h1_moves(struct lib_h1 *l, enum tks_side side, uint64_t off, uint64_t end)
 {
 	LIB_H1_CHECK(off >= l->floor[side] && end >= off && end <= l->off[side]);
 	l->floor[side] = end;
@@ -100,22 +100,22 @@ static inline int lib_h1_ret(struct lib_h1 *l)
 	return ++l->calls == l->fail_at ? -EIO : 0;
 }
 
-static inline void lib_h1_begin(void *ctx, enum tks_h1_side side, uint64_t off)
+static inline void lib_h1_begin(void *ctx, enum tks_side side, uint64_t off)
 {
 	struct lib_h1 *l = ctx;
 
-	LIB_H1_CHECK(side == TKS_H1_REQUEST && !l->open[side]);
+	LIB_H1_CHECK(side == TKS_REQUEST && !l->open[side]);
 	l->open[side] = true;
 	lib_h1_moves(l, side, off, off);
 	lib_h1_line(l);
 	lib_h1_print(l, "%c begin %llu\n", lib_h1_name(side), (unsigned long long)off);
 }
 
-static inline int lib_h1_head(void *ctx, const struct tks_h1_head *h)
+static inline int lib_h1_head(void *ctx, const struct tks_http_head *h)
 {
 	struct lib_h1 *l = ctx;
 
-	LIB_H1_CHECK(l->open[h->side] == (h->side == TKS_H1_REQUEST) && !l->headed[h->side]);
+	LIB_H1_CHECK(l->open[h->side] == (h->side == TKS_REQUEST) && !l->headed[h->side]);
 	lib_h1_moves(l, h->side, h->first_off, h->resumed ? h->last_off : h->last_off + 1);
 	l->open[h->side] = l->headed[h->side] = true;
 	l->tunnel |= h->upgrade;
@@ -126,7 +126,7 @@ static inline int lib_h1_head(void *ctx, const struct tks_h1_head *h)
 		lib_h1_print(l, " resumed\n");
 		return lib_h1_ret(l);
 	}
-	if (h->side == TKS_H1_REQUEST)
+	if (h->side == TKS_REQUEST)
 		lib_h1_print(l, " %s %.300s", h->method, h->target);
 	else
 		lib_h1_print(l, " %u", h->status);
@@ -147,12 +147,12 @@ static inline int lib_h1_head(void *ctx, const struct tks_h1_head *h)
 	return lib_h1_ret(l);
 }
 
-static inline int lib_h1_body(void *ctx, enum tks_h1_side side, const struct tks_slice *s)
+static inline int lib_h1_body(void *ctx, enum tks_side side, const struct tks_slice *s)
 {
 	struct lib_h1 *l = ctx;
 
 	LIB_H1_CHECK(s->len && s->data == l->fed + (s->off - l->fed_off));
-	LIB_H1_CHECK(l->headed[side] || (side == TKS_H1_REQUEST && l->tunnel));
+	LIB_H1_CHECK(l->headed[side] || (side == TKS_REQUEST && l->tunnel));
 	lib_h1_moves(l, side, s->off, s->off + s->len);
 	if (!l->in_body[side] || l->body_end != s->off) {
 		lib_h1_line(l);
@@ -168,11 +168,11 @@ static inline int lib_h1_body(void *ctx, enum tks_h1_side side, const struct tks
 	return lib_h1_ret(l);
 }
 
-static inline int lib_h1_body_gap(void *ctx, enum tks_h1_side side, uint64_t off, uint64_t len)
+static inline int lib_h1_body_gap(void *ctx, enum tks_side side, uint64_t off, uint64_t len)
 {
 	struct lib_h1 *l = ctx;
 
-	LIB_H1_CHECK(l->headed[side] || (side == TKS_H1_REQUEST && l->tunnel));
+	LIB_H1_CHECK(l->headed[side] || (side == TKS_REQUEST && l->tunnel));
 	lib_h1_moves(l, side, off, off + len);
 	lib_h1_line(l);
 	lib_h1_print(l, "%c gap %llu+%llu\n", lib_h1_name(side), (unsigned long long)off,
@@ -180,15 +180,14 @@ static inline int lib_h1_body_gap(void *ctx, enum tks_h1_side side, uint64_t off
 	return lib_h1_ret(l);
 }
 
-static inline int lib_h1_end(void *ctx, enum tks_h1_side side, uint64_t last_off,
-			     enum tks_h1_end how)
+static inline int lib_h1_end(void *ctx, enum tks_side side, uint64_t last_off, enum tks_msg_end how)
 {
 	static const char *const names[] = { "?", "complete", "closed", "cut" };
 	struct lib_h1 *l = ctx;
 
 	LIB_H1_CHECK(l->open[side]);
 	/* The last byte seen lies before what was reported missing. */
-	if (how == TKS_H1_CUT)
+	if (how == TKS_MSG_CUT)
 		LIB_H1_CHECK(last_off < l->off[side] || !l->off[side]);
 	else
 		lib_h1_moves(l, side, last_off + 1, last_off + 1);
@@ -199,7 +198,7 @@ static inline int lib_h1_end(void *ctx, enum tks_h1_side side, uint64_t last_off
 	return lib_h1_ret(l);
 }
 
-static inline uint64_t lib_h1_time(void *ctx, enum tks_h1_side side, uint64_t off)
+static inline uint64_t lib_h1_time(void *ctx, enum tks_side side, uint64_t off)
 {
 	const struct lib_h1 *l = ctx;
 
@@ -234,7 +233,7 @@ static inline void lib_h1_close(struct lib_h1 *l)
 }
 
 /* Feeds len bytes out of a block of just that size, so that reading beyond is seen. */
-static inline int lib_h1_feed(struct lib_h1 *l, enum tks_h1_side side, const void *data, size_t len)
+static inline int lib_h1_feed(struct lib_h1 *l, enum tks_side side, const void *data, size_t len)
 {
 	uint8_t *copy = malloc(len ? len : 1);
 	struct tks_slice s = { .data = copy, .len = len, .off = l->off[side] };
@@ -253,7 +252,7 @@ static inline int lib_h1_feed(struct lib_h1 *l, enum tks_h1_side side, const voi
 	return err;
 }
 
-static inline int lib_h1_miss(struct lib_h1 *l, enum tks_h1_side side, uint64_t len)
+static inline int lib_h1_miss(struct lib_h1 *l, enum tks_side side, uint64_t len)
 {
 	uint64_t off = l->off[side];
 
@@ -261,7 +260,7 @@ static inline int lib_h1_miss(struct lib_h1 *l, enum tks_h1_side side, uint64_t 
 	return tks_http1_gap(l->h, side, off, len);
 }
 
-static inline int lib_h1_eof(struct lib_h1 *l, enum tks_h1_side side)
+static inline int lib_h1_eof(struct lib_h1 *l, enum tks_side side)
 {
 	return tks_http1_eof(l->h, side, l->off[side]);
 }

@@ -17,14 +17,14 @@ enum what { STOPS = 0, SENDS, MISSES, ENDS };
 
 struct step {
 	enum what what;
-	enum tks_h1_side side;
+	enum tks_side side;
 	const char *text; /* SENDS */
 	uint64_t n; /* MISSES: bytes */
 	uint16_t at; /* time; 0: as before */
 };
 
-#define Q TKS_H1_REQUEST
-#define S TKS_H1_RESPONSE
+#define Q TKS_REQUEST
+#define S TKS_RESPONSE
 #define SEND(side, text)                                                                           \
 	{                                                                                          \
 		SENDS, side, text, 0, 0                                                            \
@@ -525,9 +525,9 @@ static void not_http(void **state)
 	check_cuts(old, "Q begin 0\nQ end 8 cut\n", -EBADMSG);
 	/* It says so once, and goes on to look for a message. */
 	assert_int_equal(lib_h1_open(&l), 0);
-	assert_int_equal(lib_h1_feed(&l, TKS_H1_RESPONSE, "hello", 5), -EBADMSG);
-	assert_int_equal(lib_h1_feed(&l, TKS_H1_RESPONSE, "hello", 5), 0);
-	assert_int_equal(lib_h1_feed(&l, TKS_H1_RESPONSE, "HTTP/1.1 204 x\r\n\r\n", 18), 0);
+	assert_int_equal(lib_h1_feed(&l, TKS_RESPONSE, "hello", 5), -EBADMSG);
+	assert_int_equal(lib_h1_feed(&l, TKS_RESPONSE, "hello", 5), 0);
+	assert_int_equal(lib_h1_feed(&l, TKS_RESPONSE, "HTTP/1.1 204 x\r\n\r\n", 18), 0);
 	assert_string_equal(l.text, "S head 10-27 204 1.1\nS end 27 complete\n");
 	done(&l);
 }
@@ -576,8 +576,8 @@ static void bad_chunks(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
 		assert_int_equal(lib_h1_open(&l), 0);
-		lib_h1_feed(&l, TKS_H1_RESPONSE, CHUNKED, 47);
-		assert_int_equal(lib_h1_feed(&l, TKS_H1_RESPONSE, bodies[i], strlen(bodies[i])),
+		lib_h1_feed(&l, TKS_RESPONSE, CHUNKED, 47);
+		assert_int_equal(lib_h1_feed(&l, TKS_RESPONSE, bodies[i], strlen(bodies[i])),
 				 -EBADMSG);
 		assert_non_null(strstr(l.text, "S gap"));
 		done(&l);
@@ -592,19 +592,19 @@ static void too_many_open_requests(void **state)
 	(void)state;
 	assert_int_equal(lib_h1_open(&l), 0);
 	for (i = 1; i <= TKS_H1_PIPELINE_MAX; i++) {
-		assert_int_equal(lib_h1_feed(&l, TKS_H1_REQUEST, GET, 18), 0);
+		assert_int_equal(lib_h1_feed(&l, TKS_REQUEST, GET, 18), 0);
 		assert_int_equal(tks_http1_pending(l.h), i);
 	}
-	assert_int_equal(lib_h1_feed(&l, TKS_H1_REQUEST, GET, 18), -EBADMSG);
-	assert_int_equal(lib_h1_feed(&l, TKS_H1_RESPONSE, "HTTP/1.1 204 x\r\n\r\n", 18), -EBADMSG);
-	assert_int_equal(lib_h1_miss(&l, TKS_H1_RESPONSE, 5), 0);
+	assert_int_equal(lib_h1_feed(&l, TKS_REQUEST, GET, 18), -EBADMSG);
+	assert_int_equal(lib_h1_feed(&l, TKS_RESPONSE, "HTTP/1.1 204 x\r\n\r\n", 18), -EBADMSG);
+	assert_int_equal(lib_h1_miss(&l, TKS_RESPONSE, 5), 0);
 	done(&l);
 	/* One fewer at a time goes on for ever. */
 	assert_int_equal(lib_h1_open(&l), 0);
 	for (i = 0; i < 3 * TKS_H1_PIPELINE_MAX; i++) {
 		if (i >= TKS_H1_PIPELINE_MAX)
-			lib_h1_feed(&l, TKS_H1_RESPONSE, "HTTP/1.1 204 x\r\n\r\n", 18);
-		assert_int_equal(lib_h1_feed(&l, TKS_H1_REQUEST, GET, 18), 0);
+			lib_h1_feed(&l, TKS_RESPONSE, "HTTP/1.1 204 x\r\n\r\n", 18);
+		assert_int_equal(lib_h1_feed(&l, TKS_REQUEST, GET, 18), 0);
 	}
 	assert_int_equal(tks_http1_pending(l.h), TKS_H1_PIPELINE_MAX);
 	done(&l);
@@ -961,12 +961,11 @@ static void entered_with_a_first_line_in_pieces(void **state)
 
 		assert_int_equal(lib_h1_open(&l), 0);
 		tks_http1_mid_stream(l.h);
-		lib_h1_feed(&l, TKS_H1_REQUEST, request, cut);
-		lib_h1_feed(&l, TKS_H1_REQUEST, request + cut, sizeof(request) - 1 - cut);
+		lib_h1_feed(&l, TKS_REQUEST, request, cut);
+		lib_h1_feed(&l, TKS_REQUEST, request + cut, sizeof(request) - 1 - cut);
 		if (cut < sizeof(response) - 1) {
-			lib_h1_feed(&l, TKS_H1_RESPONSE, response, cut);
-			lib_h1_feed(&l, TKS_H1_RESPONSE, response + cut,
-				    sizeof(response) - 1 - cut);
+			lib_h1_feed(&l, TKS_RESPONSE, response, cut);
+			lib_h1_feed(&l, TKS_RESPONSE, response + cut, sizeof(response) - 1 - cut);
 			assert_non_null(strstr(l.text, "S head 0-26 204 1.1\nS end 26 complete\n"));
 		}
 		assert_int_equal(strncmp(l.text,
@@ -996,38 +995,38 @@ static void a_false_beginning(void **state)
 static void sniff(void **state)
 {
 	static const struct {
-		enum tks_h1_side side;
+		enum tks_side side;
 		int expect;
 		const char *text;
 	} cases[] = {
-		{ TKS_H1_REQUEST, 1, "GET / HTTP/1.1\r\n" },
-		{ TKS_H1_REQUEST, 1, "POST /v1/chat/completions HTTP/1.0\n" },
-		{ TKS_H1_REQUEST, 1, "\r\nOPTIONS * HTTP/1.1\r" },
-		{ TKS_H1_REQUEST, -EAGAIN, "" },
-		{ TKS_H1_REQUEST, -EAGAIN, "\r\n" },
-		{ TKS_H1_REQUEST, -EAGAIN, "PO" },
-		{ TKS_H1_REQUEST, -EAGAIN, "P" },
-		{ TKS_H1_REQUEST, -EAGAIN, "POST " },
-		{ TKS_H1_REQUEST, -EAGAIN, "POST /v1" },
-		{ TKS_H1_REQUEST, -EAGAIN, "GET / HTTP/1." },
-		{ TKS_H1_REQUEST, -EAGAIN, "GET / HTTP/1.1" },
-		{ TKS_H1_REQUEST, 0, "GET / HTTP/2.0\r\n" },
-		{ TKS_H1_REQUEST, 0, "GET / HTTP/1.1x" },
-		{ TKS_H1_REQUEST, 0, "GET  / HTTP/1.1\r\n" },
-		{ TKS_H1_REQUEST, 0, "GET /\r\n" },
-		{ TKS_H1_REQUEST, 0, "get / HTTP/1.1\r\n" },
-		{ TKS_H1_REQUEST, 0, "PRI * HTTP/2.0\r\n" },
-		{ TKS_H1_REQUEST, 0, "HTTP/1.1 200 OK\r\n" },
-		{ TKS_H1_REQUEST, 0, "\x16\x03\x01" },
-		{ TKS_H1_RESPONSE, 1, "HTTP/1.1 200 OK\r\n" },
-		{ TKS_H1_RESPONSE, 1, "HTTP/1.0 404\r\n" },
-		{ TKS_H1_RESPONSE, 1, "HTTP/1.1 200" },
-		{ TKS_H1_RESPONSE, -EAGAIN, "H" },
-		{ TKS_H1_RESPONSE, -EAGAIN, "HTTP/1.1 20" },
-		{ TKS_H1_RESPONSE, 0, "HTTP/1.1 2000" },
-		{ TKS_H1_RESPONSE, 0, "HTTP/1.1 OK" },
-		{ TKS_H1_RESPONSE, 0, "HTTP/2 200" },
-		{ TKS_H1_RESPONSE, 0, "GET / HTTP/1.1\r\n" },
+		{ TKS_REQUEST, 1, "GET / HTTP/1.1\r\n" },
+		{ TKS_REQUEST, 1, "POST /v1/chat/completions HTTP/1.0\n" },
+		{ TKS_REQUEST, 1, "\r\nOPTIONS * HTTP/1.1\r" },
+		{ TKS_REQUEST, -EAGAIN, "" },
+		{ TKS_REQUEST, -EAGAIN, "\r\n" },
+		{ TKS_REQUEST, -EAGAIN, "PO" },
+		{ TKS_REQUEST, -EAGAIN, "P" },
+		{ TKS_REQUEST, -EAGAIN, "POST " },
+		{ TKS_REQUEST, -EAGAIN, "POST /v1" },
+		{ TKS_REQUEST, -EAGAIN, "GET / HTTP/1." },
+		{ TKS_REQUEST, -EAGAIN, "GET / HTTP/1.1" },
+		{ TKS_REQUEST, 0, "GET / HTTP/2.0\r\n" },
+		{ TKS_REQUEST, 0, "GET / HTTP/1.1x" },
+		{ TKS_REQUEST, 0, "GET  / HTTP/1.1\r\n" },
+		{ TKS_REQUEST, 0, "GET /\r\n" },
+		{ TKS_REQUEST, 0, "get / HTTP/1.1\r\n" },
+		{ TKS_REQUEST, 0, "PRI * HTTP/2.0\r\n" },
+		{ TKS_REQUEST, 0, "HTTP/1.1 200 OK\r\n" },
+		{ TKS_REQUEST, 0, "\x16\x03\x01" },
+		{ TKS_RESPONSE, 1, "HTTP/1.1 200 OK\r\n" },
+		{ TKS_RESPONSE, 1, "HTTP/1.0 404\r\n" },
+		{ TKS_RESPONSE, 1, "HTTP/1.1 200" },
+		{ TKS_RESPONSE, -EAGAIN, "H" },
+		{ TKS_RESPONSE, -EAGAIN, "HTTP/1.1 20" },
+		{ TKS_RESPONSE, 0, "HTTP/1.1 2000" },
+		{ TKS_RESPONSE, 0, "HTTP/1.1 OK" },
+		{ TKS_RESPONSE, 0, "HTTP/2 200" },
+		{ TKS_RESPONSE, 0, "GET / HTTP/1.1\r\n" },
 	};
 
 	(void)state;
@@ -1079,7 +1078,7 @@ static void without_memory(void **state)
 		lib_h1_line(&l);
 		l.n = 0;
 		l.text[0] = 0;
-		assert_int_equal(lib_h1_feed(&l, TKS_H1_REQUEST, GET, 18), 0);
+		assert_int_equal(lib_h1_feed(&l, TKS_REQUEST, GET, 18), 0);
 		assert_non_null(strstr(l.text, "GET / 1.1"));
 		done(&l);
 	}
@@ -1110,7 +1109,7 @@ static void failing_callbacks(void **state)
 		for (const struct step *st = all_sorts; st->what && l.calls < fail_at; st++)
 			play_step(&l, st, 0, 0);
 		assert_int_equal(l.err, -EIO);
-		assert_int_equal(lib_h1_feed(&l, TKS_H1_REQUEST, GET, 18), 0);
+		assert_int_equal(lib_h1_feed(&l, TKS_REQUEST, GET, 18), 0);
 		done(&l);
 	}
 }

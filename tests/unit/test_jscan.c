@@ -53,6 +53,9 @@ static void on_value(void *ctx, const struct tks_jvalue *v)
 		else
 			say(l, "=%llu bytes;", (unsigned long long)v->bytes);
 		break;
+	case TKS_JS_STRING_PART:
+		say(l, "~%zu;", v->len);
+		break;
 	case TKS_JS_OBJECT:
 		say(l, "}%llu@%u;", (unsigned long long)v->count, v->elem);
 		break;
