@@ -59,6 +59,7 @@ struct tks_request {
 	char local[56], peer[56];
 	const char *transport; /* "tcp", "tls", "unix" */
 	const char *http; /* "1.0", "1.1", "2" */
+	int64_t stream_id; /* HTTP/2's, else TKS_NULL */
 	char method[16]; /* "" : null (not seen) */
 	char path[256];
 	int64_t status;

@@ -3,8 +3,10 @@
  * What a request asked for: the few members of its JSON body that the figures need. The prompt
  * itself is stepped over; nothing of it is kept.
  */
+#include <errno.h>
 #include <string.h>
 
+#include "codec.h"
 #include "decoder.h"
 #include "dialect.h"
 #include "jscan.h"
@@ -27,9 +29,18 @@ static const struct tks_jfield fields[] = {
 	{ "model", F_MODEL, TKS_JF_KEEP },
 	{ "stream", F_STREAM, TKS_JF_KEEP },
 	{ "n", F_N, 0 },
+	{ "n_cmpl", F_N, 0 },
+	{ "sampling_params.n", F_N, 0 },
+	{ "generationConfig.candidateCount", F_N, 0 },
 	{ "max_tokens", F_MAX_TOKENS, 0 },
 	{ "max_completion_tokens", F_MAX_TOKENS, 0 },
+	{ "max_output_tokens", F_MAX_TOKENS, 0 },
 	{ "n_predict", F_MAX_TOKENS, 0 },
+	{ "options.num_predict", F_MAX_TOKENS, 0 },
+	{ "parameters.max_new_tokens", F_MAX_TOKENS, 0 },
+	{ "sampling_params.max_new_tokens", F_MAX_TOKENS, 0 },
+	{ "generationConfig.maxOutputTokens", F_MAX_TOKENS, 0 },
+	{ "inferenceConfig.maxTokens", F_MAX_TOKENS, 0 },
 	{ "echo", F_ECHO, 0 },
 	{ "prompt", F_PROMPT, 0 },
 	{ "prompt[]", F_PROMPT_ELEM, 0 },
@@ -40,8 +51,8 @@ static const struct tks_jfield fields[] = {
 struct tks_askscan {
 	struct tks_mem *mem;
 	struct tks_ask *ask;
-	struct tks_jschema *schema;
 	struct tks_jscan *scan;
+	struct tks_codec *codec; /* NULL: the body is not coded */
 	bool texts; /* the prompt's elements are prompts, not the ids of one */
 	bool over; /* ended, not JSON, or bytes are missing */
 };
@@ -108,21 +119,33 @@ static void on_value(void *ctx, const struct tks_jvalue *v)
 	}
 }
 
-struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask)
+struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask, const char *encoding)
 {
+	enum tks_coding coding = tks_coding_named(encoding);
+	static struct tks_jschema *schema; /* made once, kept for good */
 	struct tks_askscan *s = tks_mem_alloc(mem, sizeof(*s));
 
 	if (!s)
 		return NULL;
 	s->mem = mem;
 	s->ask = ask;
-	s->schema = tks_jschema_new(fields, sizeof(fields) / sizeof(fields[0]));
-	s->scan = s->schema ? tks_mem_alloc(mem, tks_jscan_size()) : NULL;
+	if (!schema)
+		schema = tks_jschema_new(fields, sizeof(fields) / sizeof(fields[0]));
+	s->scan = schema ? tks_mem_alloc(mem, tks_jscan_size()) : NULL;
 	if (!s->scan) {
 		tks_askscan_free(s);
 		return NULL;
 	}
-	tks_jscan_init(s->scan, s->schema, on_value, s);
+	tks_jscan_init(s->scan, schema, on_value, s);
+	if (coding == TKS_CODING_OTHER)
+		tks_askscan_gap(s);
+	if (coding == TKS_CODING_IDENTITY || coding == TKS_CODING_OTHER)
+		return s;
+	s->codec = tks_codec_new(mem, coding);
+	if (!s->codec) {
+		tks_askscan_free(s);
+		return NULL;
+	}
 	return s;
 }
 
@@ -130,15 +153,29 @@ void tks_askscan_free(struct tks_askscan *s)
 {
 	if (!s)
 		return;
+	tks_codec_free(s->codec);
 	tks_mem_free(s->mem, s->scan, tks_jscan_size());
-	tks_jschema_free(s->schema);
 	tks_mem_free(s->mem, s, sizeof(*s));
+}
+
+static int on_text(void *ctx, const uint8_t *data, size_t len)
+{
+	struct tks_askscan *s = ctx;
+
+	if (!s->over && tks_jscan_feed(s->scan, data, len, NULL) == TKS_JS_BAD)
+		s->over = true;
+	return s->over ? -ECANCELED : 0;
 }
 
 void tks_askscan_data(struct tks_askscan *s, const uint8_t *data, size_t len)
 {
-	if (!s->over && tks_jscan_feed(s->scan, data, len, NULL) == TKS_JS_BAD)
-		s->over = true;
+	int err;
+
+	if (s->over)
+		return;
+	err = s->codec ? tks_codec_feed(s->codec, data, len, on_text, s) : on_text(s, data, len);
+	if (err && err != -ECANCELED)
+		tks_askscan_gap(s);
 }
 
 void tks_askscan_gap(struct tks_askscan *s)

@@ -17,7 +17,7 @@
 
 struct tks_pipeline;
 
-enum tks_proto { TKS_PROTO_UNKNOWN = 0, TKS_PROTO_HTTP1, TKS_PROTO_IGNORED };
+enum tks_proto { TKS_PROTO_UNKNOWN = 0, TKS_PROTO_HTTP1, TKS_PROTO_HTTP2, TKS_PROTO_IGNORED };
 
 struct tks_conn {
 	uint64_t key;
@@ -42,6 +42,8 @@ struct tks_conn {
 	struct tks_process proc;
 	struct tks_stream stream[2]; /* by enum tks_dir */
 	struct tks_http1 *http;
+	struct tks_h2_conn *h2; /* HTTP/2, or HTTP/1 that was upgraded to it */
+	uint8_t npreface; /* bytes of HTTP/2's preface that have come and are held back */
 	struct tks_list exchanges; /* in the order of the requests */
 	struct tks_exchange *receiving; /* whose request is under way */
 	uint64_t wait_ts_ns; /* entry time of the send that was counted last */

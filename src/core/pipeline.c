@@ -12,7 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "exchange.h"
+#include "exchange_h1.h"
+#include "exchange_h2.h"
 #include "pipeline_int.h"
 
 enum {
@@ -63,15 +64,23 @@ static void set_verdict(struct tks_conn *c, enum tks_verdict v)
 		cfg->on_verdict(cfg->ctx, c->key, v);
 }
 
+/* What was parsed is over. */
+static void drop_protocol(struct tks_conn *c, bool open)
+{
+	tks_exchange_end_all(c, open);
+	tks_http1_free(c->http);
+	c->http = NULL;
+	tks_h2_conn_free(c);
+	c->proto = TKS_PROTO_UNKNOWN;
+}
+
 /*
  * The connection is of no interest any more; it stays known so that its later events are not taken
  * for news. Its streams may be what is calling, so they are freed by release().
  */
 static void ignore(struct tks_conn *c)
 {
-	tks_exchange_end_all(c, true);
-	tks_http1_free(c->http);
-	c->http = NULL;
+	drop_protocol(c, true);
 	c->proto = TKS_PROTO_IGNORED;
 	set_verdict(c, TKS_VERDICT_IGNORE);
 }
@@ -91,9 +100,9 @@ static void no_memory(struct tks_conn *c)
 	c->pipeline->counters.no_memory++;
 }
 
-static bool start_http(struct tks_conn *c)
+static bool start_http1(struct tks_conn *c)
 {
-	c->http = tks_http1_new(c->pipeline->mem, &tks_exchange_ops, c);
+	c->http = tks_http1_new(c->pipeline->mem, &tks_exchange_h1_ops, c);
 	if (!c->http) {
 		no_memory(c);
 		return false;
@@ -101,6 +110,16 @@ static bool start_http(struct tks_conn *c)
 	c->proto = TKS_PROTO_HTTP1;
 	if (!c->from_start)
 		tks_http1_mid_stream(c->http);
+	return true;
+}
+
+static bool start_http2(struct tks_conn *c)
+{
+	if (tks_h2_conn_start(c, !c->from_start)) {
+		no_memory(c);
+		return false;
+	}
+	c->proto = TKS_PROTO_HTTP2;
 	return true;
 }
 
@@ -127,12 +146,26 @@ static void settle_role(struct tks_conn *c, enum tks_role role)
 	if (c->role == role)
 		return;
 	c->role = role;
-	if (c->proto != TKS_PROTO_HTTP1)
+	if (c->proto == TKS_PROTO_HTTP1 || c->proto == TKS_PROTO_HTTP2)
+		drop_protocol(c, true);
+}
+
+/* Entered in the middle, and this is HTTP/2 in its middle. */
+static void look_for_http2(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
+{
+	int side;
+
+	if (c->proto == TKS_PROTO_HTTP2 || tks_http2_sniff_middle(s->data, s->len, &side) != 1)
 		return;
-	tks_exchange_end_all(c, true);
-	tks_http1_free(c->http);
-	c->http = NULL;
-	c->proto = TKS_PROTO_UNKNOWN;
+	if (side >= 0)
+		settle_role(c, (side == TKS_REQUEST) == (dir == TKS_RX) ? TKS_ROLE_SERVER
+									: TKS_ROLE_CLIENT);
+	else if (c->role == TKS_ROLE_UNKNOWN)
+		c->role = dir == TKS_TX ? TKS_ROLE_SERVER : TKS_ROLE_UNKNOWN;
+	if (c->role == TKS_ROLE_UNKNOWN)
+		return;
+	drop_protocol(c, true);
+	start_http2(c);
 }
 
 /* The first bytes of a direction: encrypted? */
@@ -156,6 +189,8 @@ static bool look(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s
 		shown = role_shown(dir, s);
 		if (shown != TKS_ROLE_UNKNOWN)
 			settle_role(c, shown);
+		else
+			look_for_http2(c, dir, s);
 		c->searched += s->len;
 		if (c->searched > SEARCH_BYTES) {
 			ignore(c);
@@ -170,7 +205,7 @@ static bool look(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s
 		ignore(c);
 		return false;
 	}
-	return c->proto != TKS_PROTO_UNKNOWN || start_http(c);
+	return true;
 }
 
 /* --- streams to parser --- */
@@ -180,14 +215,21 @@ static struct tks_conn *conn_of(const struct tks_stream *s, enum tks_dir dir)
 	return tks_list_entry(s, struct tks_conn, stream[dir]);
 }
 
-static int feed_http(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
+static int feed_http1(struct tks_conn *c, enum tks_dir dir, enum tks_side side,
+		      const struct tks_slice *s)
+{
+	if (dir == TKS_TX && side == TKS_RESPONSE)
+		tks_exchange_h1_sent(c, tks_timeline_at(&c->stream[dir].timeline, s->off));
+	return tks_http1_feed(c->http, side, s);
+}
+
+static void feed(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
 {
 	enum tks_side side = tks_conn_side(c, dir);
 	int err;
 
-	if (dir == TKS_TX && side == TKS_RESPONSE)
-		tks_exchange_sent(c, tks_timeline_at(&c->stream[dir].timeline, s->off));
-	err = tks_http1_feed(c->http, side, s);
+	err = c->proto == TKS_PROTO_HTTP2 ? tks_h2_conn_feed(c, side, s)
+					  : feed_http1(c, dir, side, s);
 	if (err == -EBADMSG)
 		c->pipeline->counters.bad_messages++;
 	if (err == -ENOMEM)
@@ -195,14 +237,62 @@ static int feed_http(struct tks_conn *c, enum tks_dir dir, const struct tks_slic
 	/* Seen from its first byte and not HTTP: it will not become so. */
 	if (err == -EBADMSG && c->from_start && !c->trusted)
 		ignore(c);
-	return 0;
+}
+
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+enum { PREFACE_SURE = 16 }; /* so many bytes of it are nothing else */
+
+/* Starts the protocol. What was held back of what may have been a preface is fed first. */
+static bool start(struct tks_conn *c, bool http2)
+{
+	const struct tks_slice held = { (const uint8_t *)preface, c->npreface, 0 };
+
+	if (!(http2 ? start_http2(c) : start_http1(c)))
+		return false;
+	if (held.len)
+		feed(c, tks_conn_request_dir(c), &held);
+	return c->proto != TKS_PROTO_IGNORED;
+}
+
+/*
+ * The first bytes of a connection seen from its beginning: HTTP/2, if the client begins with its
+ * preface, or a server that knows so beforehand with a SETTINGS frame (of a length below 2^16, so
+ * that its first byte is 0). True: go on with what is left of s.
+ */
+static bool look_at_beginning(struct tks_conn *c, enum tks_side side, struct tks_slice *s)
+{
+	if (side == TKS_RESPONSE)
+		return start(c, s->len && !*s->data);
+	while (s->len && c->npreface < PREFACE_SURE && s->off == c->npreface &&
+	       *s->data == (uint8_t)preface[c->npreface]) {
+		c->npreface++;
+		s->data++;
+		s->off++;
+		s->len--;
+	}
+	if (!s->len && c->npreface < PREFACE_SURE)
+		return false;
+	return start(c, c->npreface == PREFACE_SURE);
 }
 
 static int on_data(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
 {
+	struct tks_slice rest = *s;
+	bool go;
+
 	if (c->proto == TKS_PROTO_IGNORED || !look(c, dir, s))
 		return 0;
-	feed_http(c, dir, s);
+	if (c->proto != TKS_PROTO_UNKNOWN)
+		go = true;
+	else if (c->from_start)
+		go = look_at_beginning(c, tks_conn_side(c, dir), &rest);
+	else
+		go = start(c, false);
+	if (go && rest.len)
+		feed(c, dir, &rest);
+	if (!go)
+		return 0;
 	if (s->off)
 		tks_timeline_trim(&c->stream[dir].timeline, s->off - 1);
 	return 0;
@@ -215,10 +305,14 @@ static int on_gap(struct tks_conn *c, enum tks_dir dir, uint64_t off, uint64_t l
 
 	if (why == TKS_GAP_LOST)
 		c->pipeline->counters.lost_bytes += len;
+	side = tks_conn_side(c, dir);
+	if (c->proto == TKS_PROTO_UNKNOWN && c->npreface)
+		start(c, false);
+	if (c->proto == TKS_PROTO_HTTP2 && tks_h2_conn_gap(c, side, off, len) == -ENOMEM)
+		no_memory(c);
 	if (c->proto != TKS_PROTO_HTTP1)
 		return 0;
-	side = tks_conn_side(c, dir);
-	tks_exchange_hole(c, side);
+	tks_exchange_h1_hole(c, side);
 	if (tks_http1_gap(c->http, side, off, len) == -ENOMEM)
 		no_memory(c);
 	return 0;
@@ -253,8 +347,7 @@ static void drop(struct tks_conn *c, bool open)
 {
 	struct tks_pipeline *p = c->pipeline;
 
-	tks_exchange_end_all(c, open);
-	tks_http1_free(c->http);
+	drop_protocol(c, open);
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
 		p->counters.duplicate_segments += c->stream[dir].duplicates;
 		p->counters.refused_segments += c->stream[dir].refused;
@@ -321,7 +414,7 @@ static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 	err = tks_stream_add(&c->stream[ev->dir], &seg);
 	if (err == -ENOMEM)
 		no_memory(c);
-	if (c->proto == TKS_PROTO_HTTP1 && tks_exchange_bulk(c))
+	if (c->proto == TKS_PROTO_HTTP1 && tks_exchange_h1_bulk(c))
 		set_verdict(c, TKS_VERDICT_HEADERS);
 	release(c);
 	return err == -ENOMEM ? err : 0;
@@ -331,6 +424,8 @@ static void end_direction(struct tks_conn *c, enum tks_dir dir)
 {
 	if (c->proto == TKS_PROTO_HTTP1)
 		tks_http1_eof(c->http, tks_conn_side(c, dir), c->stream[dir].next);
+	else if (c->proto == TKS_PROTO_HTTP2)
+		tks_h2_conn_eof(c, tks_conn_side(c, dir), c->stream[dir].next);
 }
 
 static void on_fin(struct tks_conn *c, const struct tks_event *ev)

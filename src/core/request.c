@@ -18,6 +18,7 @@ void tks_request_init(struct tks_request *r)
 	r->pid = r->status = r->streamed = TKS_NULL;
 	r->dialect = "unknown";
 	r->transport = "tcp";
+	r->stream_id = TKS_NULL;
 	r->t_request_ns = r->t_request_end_ns = r->t_headers_ns = TKS_NULL;
 	r->t_first_ns = r->t_last_ns = r->t_finish_ns = r->t_end_ns = TKS_NULL;
 	r->t_visible_ns = r->start_unix_ns = TKS_NULL;

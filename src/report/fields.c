@@ -58,6 +58,7 @@ const struct tks_field tks_fields[] = {
 	{ TEXT(peer) },
 	{ WORD(transport, transports) },
 	{ WORD(http, https) },
+	{ COUNT(stream_id) },
 	{ TEXT(method) },
 	{ TEXT(path) },
 	{ COUNT(status) },
