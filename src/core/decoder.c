@@ -477,8 +477,10 @@ static int on_decoded(void *ctx, const uint8_t *data, size_t len)
 
 static void arrival(struct tks_decoder *d, uint64_t off)
 {
-	tks_reqstate_arrival(d->rs);
-	truncated_if(d, frame_done(d, off, off));
+	struct tks_frame_at at = { .first_off = off, .last_off = off };
+
+	d->host->time_at(d->ctx, &at);
+	truncated_if(d, tks_reqstate_bytes(d->rs, &at));
 }
 
 /* From here on nothing can be read. */

@@ -260,6 +260,7 @@ static bool well_formed(struct tks_document *doc)
 int tks_document_end(struct tks_document *doc)
 {
 	int err = 0;
+	bool ok;
 
 	if (!doc->in)
 		document_begin(doc);
@@ -279,7 +280,13 @@ int tks_document_end(struct tks_document *doc)
 		tks_reqstate_arrival(doc->d.rs);
 		return 0;
 	}
-	doc->d.dialect->end(&doc->d, well_formed(doc));
+	ok = well_formed(doc);
+	/* Tokens may have been in it. */
+	if (!ok && doc->bytes) {
+		doc->d.rec->flags |= TKS_F_OPAQUE;
+		tks_reqstate_hole(doc->d.rs);
+	}
+	doc->d.dialect->end(&doc->d, ok);
 	return 0;
 }
 

@@ -171,11 +171,10 @@ void tks_reqstate_choice(struct tks_reqstate *r, const struct tks_choice_facts *
 
 void tks_reqstate_usage(struct tks_reqstate *r, const struct tks_usage *u)
 {
-	/* Some servers send a zeroed usage in every frame but the last. */
+	/* Some servers send a zeroed usage in every frame but the last; no prompt is empty. */
 	if (u->output_tokens != TKS_NULL && (u->output_tokens > 0 || r->total == TKS_NULL))
 		r->total = u->output_tokens;
-	if (u->prompt_tokens != TKS_NULL &&
-	    (u->prompt_tokens > 0 || r->rec.prompt_tokens == TKS_NULL))
+	if (u->prompt_tokens > 0)
 		r->rec.prompt_tokens = u->prompt_tokens;
 	if (u->cached_tokens != TKS_NULL)
 		r->rec.cached_tokens = u->cached_tokens;
@@ -331,15 +330,13 @@ static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct t
 	return token_frame(r, c, at, tokens, finish && !c->facts.text);
 }
 
-/* What can't be read came; in a body whose frames can't be told apart, a send counts once. */
+/* What can't be read came. */
 static int arrival_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 {
 	struct entry e = { .t_ns = at->t_ns, .tokens = -1, .hole = r->hole };
 
 	r->arrival = false;
 	if (r->rec.token_frames)
-		return 0;
-	if ((r->rec.flags & TKS_F_OPAQUE) && r->nentries && at->send_id == r->last_send)
 		return 0;
 	r->arrivals = true;
 	r->hole = false;
@@ -353,7 +350,7 @@ int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 	size_t pending = 0;
 	int err = 0;
 
-	r->rec.frames += !(r->rec.flags & TKS_F_OPAQUE);
+	r->rec.frames++;
 	for (size_t i = 0; i < r->nchoices; i++)
 		pending += r->choices[i].pending;
 	for (size_t i = 0; i < r->nchoices; i++) {
@@ -369,6 +366,11 @@ int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 	if (r->arrival)
 		err = arrival_frame(r, at);
 	return err;
+}
+
+int tks_reqstate_bytes(struct tks_reqstate *r, const struct tks_frame_at *at)
+{
+	return r->nentries && at->send_id == r->last_send ? 0 : arrival_frame(r, at);
 }
 
 void tks_reqstate_hole(struct tks_reqstate *r)

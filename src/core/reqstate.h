@@ -78,6 +78,10 @@ void tks_reqstate_done(struct tks_reqstate *r);
  * such frames are the record's itl (flagged `estimated`) if no frame proved a token. */
 void tks_reqstate_arrival(struct tks_reqstate *r);
 
+/* Bytes came in which not even frames can be told apart: as an arrival, once a send. Stands for the
+ * _frame call. */
+int tks_reqstate_bytes(struct tks_reqstate *r, const struct tks_frame_at *at);
+
 /* Between the last token frame and the next one something else ran than the model (a tool of the
  * server's): the gap is no ITL, and TPOT does not exist. */
 void tks_reqstate_pause(struct tks_reqstate *r);

@@ -139,8 +139,16 @@ static void add_totals(struct tks_stats *s, const struct tks_request *r)
 		t->missed[m] += missed >> m & 1;
 }
 
+/* Gaps between frames that can't be read are none between tokens. */
+static bool gaps_of_tokens(const struct tks_request *r)
+{
+	return r->token_frames || !r->itl.n;
+}
+
 static int add_pooled(struct tks_stats *s, const struct tks_request *r, struct value v)
 {
+	if (!gaps_of_tokens(r))
+		return 0;
 	if (r->itl.n > 0 && (int64_t)r->ntoken_at != r->itl.n + 1)
 		s->totals.pooled_complete = false;
 	/* With holes in the series there are fewer gaps than neighbours: which ones is not said. */
@@ -171,6 +179,8 @@ static int add_values(struct tks_stats *s, const struct tks_request *r)
 	for (int m = 0; m < TKS_METRICS; m++) {
 		v.v = values[m];
 		if (m == TKS_M_TPOT && (r->flags & TKS_F_ESTIMATED) && !s->include_flagged)
+			continue;
+		if (m >= TKS_M_ITL_P50 && m <= TKS_M_ITL_MAX && !gaps_of_tokens(r))
 			continue;
 		if (push(s, m, &v))
 			return -ENOMEM;

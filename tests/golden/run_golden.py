@@ -265,7 +265,10 @@ def without_context(record):
 
 
 def gaps_of(record):
+    """Where no frame can be read there is no series, but the smallest and the largest gap between arrivals."""
     at = record.get("tokens_at_ns") or []
+    if not at and record["itl"]:
+        return {record["itl"]["min_ns"], record["itl"]["max_ns"]}
     return {b - a for a, b in zip(at, at[1:])}
 
 

@@ -21,8 +21,19 @@ TEXT behind > or < may begin with a word that frames it:
   <head STATUS FIELD: VALUE | ...     a response head
   <sse JSON               an HTTP chunk holding the frame "data: JSON" LF LF (literal)
   <SSE JSON               the same, chunk size in upper-case hex
+  <event NAME JSON        the same with "event: NAME" LF before;  <EVENT  upper-case
+  <line JSON              an HTTP chunk holding JSON LF
   <chunk TEXT             an HTTP chunk of that text;  <CHUNK  upper-case
+  <coded CODING TEXT      an HTTP chunk of what gzip, deflate or raw make of it, flushed;  <coded CODING end
+  <aws TYPE JSON          an HTTP chunk with a message of an AWS event stream;  <aws-exception TYPE JSON
+  <aws-chunk JSON         the same, the JSON in base64 as InvokeModelWithResponseStream has it
   <last                   the last chunk, without trailers
+  >h2 preface  <h2 settings  >h2 ack  h2 ping  h2 goaway N  h2 window STREAM  h2 rst STREAM CODE
+  >h2 post STREAM PATH JSON    >h2 get STREAM PATH    >h2 grpc-call STREAM PATH
+  <h2 head STREAM STATUS FIELD: VALUE | ...   (head-split: with CONTINUATION; head-end: ends the stream)
+  <h2 sse STREAM JSON   h2 line STREAM JSON   h2 data STREAM TEXT   h2 padded STREAM TEXT   h2 end STREAM TEXT
+  h2 grpc STREAM PB       a message, written as 1:"text" 2:{1:5 3:[1 2 3]};  <h2 trailers STREAM FIELD: VALUE | ...
+  >upgrade PATH [EXTENSIONS]   <switched [EXTENSIONS]   ws text JSON   ws deflated JSON   ws fragments A | B   ws ping
 Anything else is the bytes themselves. TEXT that is not literal has the escapes \\r \\n \\t \\\\ \\xHH.
 """
 
@@ -31,76 +42,11 @@ import random
 import re
 import struct
 
+from framers import ScriptError, frame
+
 BASE_NS = 1_700_000_000 * 1_000_000_000  # the script's time 0
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
-
-
-class ScriptError(Exception):
-    pass
-
-
-def unescape(text):
-    out = bytearray()
-    raw = text.encode()
-    i = 0
-    simple = {ord("r"): 13, ord("n"): 10, ord("t"): 9, ord("\\"): 92}
-    while i < len(raw):
-        if raw[i] != 92:
-            out.append(raw[i])
-            i += 1
-        elif raw[i + 1] in simple:
-            out.append(simple[raw[i + 1]])
-            i += 2
-        elif raw[i + 1] == ord("x"):
-            out.append(int(raw[i + 2 : i + 4], 16))
-            i += 4
-        else:
-            raise ScriptError("bad escape in: " + text)
-    return bytes(out)
-
-
-def chunk(data, upper=False):
-    return b"%s\r\n%s\r\n" % ((b"%X" if upper else b"%x") % len(data), data)
-
-
-def request(method, rest):
-    path, _, body = rest.partition(" ")
-    head = "%s %s HTTP/1.1\r\nhost: llm.example\r\n" % (method, path)
-    if body:
-        head += "content-type: application/json\r\ncontent-length: %d\r\n" % len(body.encode())
-    return (head + "\r\n" + body).encode()
-
-
-def response_head(rest):
-    status, _, fields = rest.partition(" ")
-    reason = {"200": "OK", "400": "Bad Request", "503": "Service Unavailable"}[status]
-    lines = ["HTTP/1.1 %s %s" % (status, reason)]
-    lines += [f.strip() for f in fields.split("|")]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def sse(text):
-    return b"data: " + text.encode() + b"\n\n"
-
-
-FRAMERS = {
-    "post": lambda rest: request("POST", rest),
-    "get": lambda rest: request("GET", rest),
-    "head": response_head,
-    "sse": lambda rest: chunk(sse(rest)),
-    "SSE": lambda rest: chunk(sse(rest), True),
-    "chunk": lambda rest: chunk(unescape(rest)),
-    "CHUNK": lambda rest: chunk(unescape(rest), True),
-    "last": lambda rest: b"0\r\n\r\n",
-}
-
-
-def frame(text):
-    word, _, rest = text.partition(" ")
-    if word in FRAMERS:
-        return FRAMERS[word](rest)
-    return unescape(text[1:] if text.startswith(" ") else text)
 
 
 class Step:
@@ -114,6 +60,7 @@ class Step:
 class Conn:
     def __init__(self, name, number):
         self.name, self.mid = name, False
+        self.memory = {"<": {}, ">": {}}  # of each end, for its framers
         self.client = ("10.0.0.1", 40000 + number)
         self.server = ("10.0.0.2", 8000)
 
@@ -143,12 +90,12 @@ def parse_step(steps, conn, line):
     if not m or conn is None:
         raise ScriptError("can't read: " + line)
     lossy, when, end, arrow, text = m.groups()
+    data = b"" if end else frame(text, conn.memory[arrow], arrow == ">")
     if when == "+":
-        steps[-1].data += frame(text)
+        steps[-1].data += data
         return
     step = Step(conn, parse_time(when), arrow == "<", end or "data", lossy=bool(lossy))
-    if not end:
-        step.data = frame(text)
+    step.data = data
     if steps and step.time_ns < steps[-1].time_ns:
         raise ScriptError("time runs backwards: " + line)
     steps.append(step)
