@@ -14,9 +14,12 @@ static int hex_digit(uint8_t ch)
 	return ch >= 'a' && ch <= 'f' ? ch - 'a' + 10 : -1;
 }
 
+/* No server writes a chunk of a tebibyte: what says so is not chunked coding. */
+static const uint64_t chunk_max = 1ull << 40;
+
 static int size_digit(struct tks_chunked *c, int digit)
 {
-	if (c->owed > UINT64_MAX >> 4)
+	if (c->owed > chunk_max >> 4)
 		return -EBADMSG;
 	c->owed = c->owed << 4 | (unsigned int)digit;
 	c->place = TKS_CHUNK_DIGITS;

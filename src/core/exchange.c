@@ -196,10 +196,11 @@ static void fill_identity(struct tks_exchange *e)
 		r->streamed = TKS_NULL;
 }
 
-/* With holes in what was seen, an end that was not seen is not one that was not sent. */
+/* With holes in what was seen or understood, an end that was not seen is not one that was not sent.
+ */
 static void unsay_end(struct tks_request *r, enum tks_outcome how)
 {
-	if (!(r->flags & TKS_F_LOST) || how == TKS_OUT_COMPLETE)
+	if (!(r->flags & (TKS_F_LOST | TKS_F_OPAQUE)) || how == TKS_OUT_COMPLETE)
 		return;
 	r->t_end_ns = TKS_NULL;
 	if (!strcmp(r->finish, "cut") || !strcmp(r->finish, "aborted"))

@@ -173,6 +173,19 @@ void tks_exchange_h1_hole(struct tks_conn *c, enum tks_side side)
 		tks_list_entry(l, struct tks_exchange, in_conn)->maybe_lost = true;
 }
 
+void tks_exchange_h1_unreadable(struct tks_conn *c, enum tks_side side)
+{
+	struct tks_exchange *e = side == TKS_REQUEST ? c->receiving : tks_exchange_first(c);
+	struct tks_list *l;
+
+	if (e)
+		e->rec->flags |= TKS_F_OPAQUE;
+	if (!tks_http1_given_up(c->http))
+		return;
+	for (l = c->exchanges.next; l != &c->exchanges; l = l->next)
+		tks_list_entry(l, struct tks_exchange, in_conn)->rec->flags |= TKS_F_OPAQUE;
+}
+
 void tks_exchange_h1_sent(struct tks_conn *c, const struct tks_stamp *st)
 {
 	struct tks_exchange *e = answering(c);

@@ -14,6 +14,9 @@ extern const struct tks_h1_ops tks_exchange_h1_ops;
 /* Bytes of a direction are missing or were not captured: flags the exchange they belong to. */
 void tks_exchange_h1_hole(struct tks_conn *c, enum tks_side side);
 
+/* Bytes of a side are not what they should be: flags the exchange they belong to. */
+void tks_exchange_h1_unreadable(struct tks_conn *c, enum tks_side side);
+
 /* Bytes are about to be parsed that a send of this duration carried (counted once a send). */
 void tks_exchange_h1_sent(struct tks_conn *c, const struct tks_stamp *st);
 

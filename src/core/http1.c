@@ -102,6 +102,11 @@ unsigned int tks_http1_pending(const struct tks_http1 *h)
 	return h->nasked;
 }
 
+bool tks_http1_given_up(const struct tks_http1 *h)
+{
+	return h->given_up;
+}
+
 static uint64_t time_of(const struct tks_http1 *h, enum tks_side side, uint64_t off)
 {
 	return h->ops->time ? h->ops->time(h->ctx, side, off) : 0;

@@ -71,6 +71,9 @@ int tks_http1_eof(struct tks_http1 *h, enum tks_side side, uint64_t off);
 /* Requests whose responses have not ended. */
 unsigned int tks_http1_pending(const struct tks_http1 *h);
 
+/* True once there were too many requests that nobody answered (-EBADMSG for ever). */
+bool tks_http1_given_up(const struct tks_http1 *h);
+
 /* 1: the bytes can be the start of an HTTP/1 message of that side; 0: they can't; -EAGAIN: too few
  * to tell (a request's first line has not ended, or a response's status is not there). */
 int tks_http1_sniff(enum tks_side side, const uint8_t *data, size_t len);

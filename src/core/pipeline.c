@@ -230,12 +230,16 @@ static void feed(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s
 
 	err = c->proto == TKS_PROTO_HTTP2 ? tks_h2_conn_feed(c, side, s)
 					  : feed_http1(c, dir, side, s);
-	if (err == -EBADMSG)
+	if (err == -EBADMSG) {
 		c->pipeline->counters.bad_messages++;
+		if (c->http)
+			tks_exchange_h1_unreadable(c, side);
+	}
 	if (err == -ENOMEM)
 		no_memory(c);
 	/* Seen from its first byte and not HTTP: it will not become so. */
-	if (err == -EBADMSG && c->from_start && !c->trusted)
+	if (err == -EBADMSG &&
+	    ((c->from_start && !c->trusted) || (c->http && tks_http1_given_up(c->http))))
 		ignore(c);
 }
 
