@@ -98,7 +98,7 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
 		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
-		-lcmocka $(CORE_LIBS)
+		-lcmocka -ljansson $(CORE_LIBS)
 
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
 $(B)/tests/truth_server: tests/live/truth_server.c
