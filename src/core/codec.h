@@ -11,6 +11,7 @@
 #define TKS_CODEC_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tokensnoop/mem.h"
@@ -32,7 +33,8 @@ struct tks_codec;
 
 /*
  * NULL without memory, or for IDENTITY and OTHER. All that the libraries allocate goes through mem.
- * A window larger than 8 MiB (zstd, brotli) is refused while decoding.
+ * zstd windows of more than 8 MiB are refused while decoding (RFC 9659 allows no more); brotli's
+ * end at 16 MiB by themselves.
  */
 struct tks_codec *tks_codec_new(struct tks_mem *mem, enum tks_coding coding);
 void tks_codec_free(struct tks_codec *c);

@@ -37,8 +37,8 @@ struct tks_h2_ops {
 	/* last_off: of the frame with END_STREAM, or of RST_STREAM, its last byte. */
 	int (*end)(void *ctx, uint32_t stream, enum tks_side side, uint64_t last_off,
 		   enum tks_msg_end how);
-	/* RST_STREAM of that side ended both messages of the stream (their end calls, CUT, come
-	 * first where they were open). NO_ERROR behind a complete response is not reported. */
+	/* RST_STREAM of that side ended both messages of the stream; their end calls, CUT, follow
+	 * where they were open. NO_ERROR behind a complete response is not reported. */
 	int (*reset)(void *ctx, uint32_t stream, enum tks_side by, uint32_t code);
 };
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "block.h"
 #include "http2.h"
 
 enum {
@@ -18,171 +19,24 @@ enum {
 
 /* --- nghttp2's memory --- */
 
-/* In front of each block, and as large as any alignment asks for. */
-union prefix {
-	size_t size;
-	max_align_t align;
-};
-
-static void *block_alloc(size_t size, void *mem)
+static void *lib_malloc(size_t size, void *mem)
 {
-	union prefix *p;
-
-	if (size > SIZE_MAX - sizeof(*p))
-		return NULL;
-	p = tks_mem_alloc(mem, size + sizeof(*p));
-	if (!p)
-		return NULL;
-	p->size = size + sizeof(*p);
-	return p + 1;
+	return tks_block_alloc(mem, size);
 }
 
-static void block_free(void *ptr, void *mem)
+static void lib_free(void *ptr, void *mem)
 {
-	union prefix *p = ptr;
-
-	if (p)
-		tks_mem_free(mem, p - 1, p[-1].size);
+	tks_block_free(mem, ptr);
 }
 
-static void *block_calloc(size_t n, size_t size, void *mem)
+static void *lib_calloc(size_t n, size_t size, void *mem)
 {
-	size_t bytes;
-
-	return __builtin_mul_overflow(n, size, &bytes) ? NULL : block_alloc(bytes, mem);
+	return tks_block_calloc(mem, n, size);
 }
 
-static void *block_realloc(void *ptr, size_t size, void *mem)
+static void *lib_realloc(void *ptr, size_t size, void *mem)
 {
-	union prefix *p = ptr;
-
-	if (!p)
-		return block_alloc(size, mem);
-	if (size > SIZE_MAX - sizeof(*p))
-		return NULL;
-	p = tks_mem_resize(mem, p - 1, p[-1].size, size + sizeof(*p));
-	if (!p)
-		return NULL;
-	p->size = size + sizeof(*p);
-	return p + 1;
-}
-
-/* --- the inflater --- */
-
-void tks_hpack_init(struct tks_hpack *hp, struct tks_mem *mem)
-{
-	memset(hp, 0, sizeof(*hp));
-	hp->mem = mem;
-	hp->nghttp2_mem =
-		(nghttp2_mem){ mem, block_alloc, block_free, block_calloc, block_realloc };
-	hp->table = TABLE_DEFAULT;
-	hp->renewals = FREE_RENEWALS;
-}
-
-static void drop_inflater(struct tks_hpack *hp)
-{
-	nghttp2_hd_inflate_del(hp->inflater);
-	hp->inflater = NULL;
-	hp->unread = 0;
-}
-
-void tks_hpack_free(struct tks_hpack *hp)
-{
-	drop_inflater(hp);
-	tks_hpack_done(hp);
-}
-
-static void drop_block(struct tks_hpack *hp)
-{
-	hp->dropped = true;
-	if (hp->head)
-		hp->head->unknowable = true;
-}
-
-void tks_hpack_lose(struct tks_hpack *hp)
-{
-	drop_inflater(hp);
-	hp->unknown = true;
-	drop_block(hp);
-}
-
-/* The block can't be decoded. If the table was filled already, then perhaps not far enough. */
-static void bad_block(struct tks_hpack *hp)
-{
-	if (hp->unknown)
-		hp->table = TKS_HPACK_TABLE_MAX;
-	tks_hpack_lose(hp);
-}
-
-/* Feeds the inflater; fields that come of it are dropped if there is no head. */
-static int inflate(struct tks_hpack *hp, const uint8_t *data, size_t len, bool last);
-
-/* A table size update as an octet stream (RFC 7541, section 6.3). */
-static int tell_size(struct tks_hpack *hp, uint32_t size)
-{
-	uint8_t out[8] = { 0x20 };
-	size_t n = 1;
-
-	if (size < 31) {
-		out[0] |= (uint8_t)size;
-	} else {
-		out[0] |= 31;
-		for (size -= 31; size >= 128; size >>= 7)
-			out[n++] = (uint8_t)(size | 128);
-		out[n++] = (uint8_t)size;
-	}
-	return inflate(hp, out, n, false);
-}
-
-static unsigned int entries(const struct tks_hpack *hp)
-{
-	return hp->table / ENTRY;
-}
-
-/* Entries "?" without a value. The second and later have their name from the first, to save memory.
- */
-static int fill(struct tks_hpack *hp)
-{
-	static const uint8_t first[] = { 0x40, 1, '?', 0 }, again[] = { 0x40 | 62, 0 };
-	int err = inflate(hp, first, sizeof(first), false);
-
-	for (unsigned int i = 1; !err && i < entries(hp); i++)
-		err = inflate(hp, again, sizeof(again), false);
-	return err ?: inflate(hp, again, 0, true);
-}
-
-/*
- * Makes the inflater if there is none. Filling a table takes time that a few octets of a bad block
- * can ask for again and again: then only when as many octets have passed as it gets entries.
- */
-static int ready(struct tks_hpack *hp)
-{
-	struct tks_http_head *head = hp->head;
-	int err = 0;
-
-	if (hp->inflater)
-		return 0;
-	if (!hp->renewals && hp->unread < entries(hp)) {
-		drop_block(hp);
-		return 0;
-	}
-	if (hp->renewals)
-		hp->renewals--;
-	if (nghttp2_hd_inflate_new2(&hp->inflater, &hp->nghttp2_mem)) {
-		hp->inflater = NULL;
-		err = -ENOMEM;
-	}
-	hp->head = NULL;
-	if (!err)
-		nghttp2_hd_inflate_change_table_size(hp->inflater, TKS_HPACK_TABLE_MAX);
-	if (!err && hp->unknown && hp->table != TABLE_DEFAULT)
-		err = tell_size(hp, hp->table);
-	if (!err && hp->unknown)
-		err = fill(hp);
-	hp->head = head;
-	if (err)
-		tks_hpack_lose(hp);
-	return err;
+	return tks_block_resize(mem, ptr, size);
 }
 
 /* --- fields --- */
@@ -271,6 +125,7 @@ static void field(struct tks_hpack *hp, const nghttp2_nv *nv)
 	}
 }
 
+/* last: of the block. */
 static int inflate(struct tks_hpack *hp, const uint8_t *data, size_t len, bool last)
 {
 	for (;;) {
@@ -294,6 +149,120 @@ static int inflate(struct tks_hpack *hp, const uint8_t *data, size_t len, bool l
 	return 0;
 }
 
+/* --- the inflater --- */
+
+void tks_hpack_init(struct tks_hpack *hp, struct tks_mem *mem)
+{
+	memset(hp, 0, sizeof(*hp));
+	hp->mem = mem;
+	hp->nghttp2_mem = (nghttp2_mem){ mem, lib_malloc, lib_free, lib_calloc, lib_realloc };
+	hp->table = TABLE_DEFAULT;
+	hp->renewals = FREE_RENEWALS;
+}
+
+static void drop_inflater(struct tks_hpack *hp)
+{
+	nghttp2_hd_inflate_del(hp->inflater);
+	hp->inflater = NULL;
+	hp->unread = 0;
+}
+
+void tks_hpack_free(struct tks_hpack *hp)
+{
+	drop_inflater(hp);
+	tks_hpack_done(hp);
+}
+
+static void drop_block(struct tks_hpack *hp)
+{
+	hp->dropped = true;
+	if (hp->head)
+		hp->head->unknowable = true;
+}
+
+void tks_hpack_lose(struct tks_hpack *hp)
+{
+	drop_inflater(hp);
+	hp->unknown = true;
+	drop_block(hp);
+}
+
+/* The block can't be decoded. If the table was filled already, then perhaps not far enough. */
+static void bad_block(struct tks_hpack *hp)
+{
+	if (hp->unknown)
+		hp->table = TKS_HPACK_TABLE_MAX;
+	tks_hpack_lose(hp);
+}
+
+/* A table size update as an octet stream (RFC 7541, section 6.3). */
+static int tell_size(struct tks_hpack *hp, uint32_t size)
+{
+	uint8_t out[8] = { 0x20 };
+	size_t n = 1;
+
+	if (size < 31) {
+		out[0] |= (uint8_t)size;
+	} else {
+		out[0] |= 31;
+		for (size -= 31; size >= 128; size >>= 7)
+			out[n++] = (uint8_t)(size | 128);
+		out[n++] = (uint8_t)size;
+	}
+	return inflate(hp, out, n, false);
+}
+
+static unsigned int entries(const struct tks_hpack *hp)
+{
+	return hp->table / ENTRY;
+}
+
+/* Entries "?" without a value. The second and later have their name from the first, to save memory.
+ */
+static int fill(struct tks_hpack *hp)
+{
+	static const uint8_t first[] = { 0x40, 1, '?', 0 }, again[] = { 0x40 | 62, 0 };
+	int err = inflate(hp, first, sizeof(first), false);
+
+	for (unsigned int i = 1; !err && i < entries(hp); i++)
+		err = inflate(hp, again, sizeof(again), false);
+	return err ?: inflate(hp, again, 0, true);
+}
+
+/*
+ * Makes the inflater if there is none. Filling a table takes time that a few octets of a bad block
+ * can ask for again and again: then only when as many octets have passed as it gets entries.
+ */
+static int ready(struct tks_hpack *hp)
+{
+	struct tks_http_head *head = hp->head;
+	int err = 0;
+
+	if (hp->inflater)
+		return 0;
+	if (!hp->renewals && hp->unread < entries(hp)) {
+		drop_block(hp);
+		return 0;
+	}
+	if (hp->renewals)
+		hp->renewals--;
+	if (nghttp2_hd_inflate_new2(&hp->inflater, &hp->nghttp2_mem)) {
+		hp->inflater = NULL;
+		err = -ENOMEM;
+	}
+	hp->head = NULL;
+	if (!err)
+		nghttp2_hd_inflate_change_table_size(hp->inflater, TKS_HPACK_TABLE_MAX);
+	if (!err && hp->unknown && hp->table != TABLE_DEFAULT)
+		err = tell_size(hp, hp->table);
+	if (!err && hp->unknown)
+		err = fill(hp);
+	hp->head = head;
+	if (err)
+		tks_hpack_lose(hp);
+	return err;
+}
+
 /* --- blocks --- */
 
 /* What the inflater says; a bad block is no error to those who asked. */
@@ -309,7 +278,7 @@ static int settle(struct tks_hpack *hp, int err)
 int tks_hpack_begin(struct tks_hpack *hp, enum tks_side side)
 {
 	hp->is_connect = false;
-	hp->first = true;
+	hp->at_start = true;
 	hp->dropped = false;
 	hp->update_len = 0;
 	hp->block_len = hp->fields_len = 0;
@@ -347,7 +316,7 @@ static int read_updates(struct tks_hpack *hp, const uint8_t *data, size_t len, s
 
 	for (*used = 0; *used < len && !err; ++*used) {
 		if (!hp->update_len && (data[*used] & 0xe0) != 0x20) {
-			hp->first = false;
+			hp->at_start = false;
 			return 0;
 		}
 		/* Four octets behind the first: sizes of 2^28 and more nobody has. */
@@ -365,35 +334,46 @@ static int read_updates(struct tks_hpack *hp, const uint8_t *data, size_t len, s
 	return err;
 }
 
-int tks_hpack_feed(struct tks_hpack *hp, const uint8_t *data, size_t len)
+static int read_octets(struct tks_hpack *hp, const uint8_t *data, size_t len)
 {
 	size_t used = 0;
 	int err = 0;
 
-	if (!hp->inflater)
-		hp->unread += len;
-	if (hp->dropped)
-		return 0;
-	if (len > TKS_H2_HEAD_MAX - hp->block_len) {
-		hp->head->truncated = true;
-		tks_hpack_lose(hp);
-		return 0;
-	}
-	hp->block_len += (uint32_t)len;
-	if (hp->first)
+	if (hp->at_start)
 		err = read_updates(hp, data, len, &used);
 	if (!err && used < len)
 		err = inflate(hp, data + used, len - used, false);
 	return settle(hp, err);
 }
 
+int tks_hpack_feed(struct tks_hpack *hp, const uint8_t *data, size_t len)
+{
+	size_t n = TKS_H2_HEAD_MAX - hp->block_len;
+	int err = 0;
+
+	if (n > len)
+		n = len;
+	hp->block_len += (uint32_t)n;
+	if (hp->dropped)
+		return 0;
+	err = read_octets(hp, data, n);
+	if (n < len && !hp->dropped) {
+		hp->head->truncated = true;
+		tks_hpack_lose(hp);
+	}
+	return err;
+}
+
 int tks_hpack_end(struct tks_hpack *hp)
 {
 	static const uint8_t nothing[1];
+	int err = 0;
 
-	if (hp->dropped)
-		return 0;
-	return settle(hp, hp->update_len ? -EBADMSG : inflate(hp, nothing, 0, true));
+	if (!hp->dropped)
+		err = settle(hp, hp->update_len ? -EBADMSG : inflate(hp, nothing, 0, true));
+	if (!hp->inflater)
+		hp->unread += hp->block_len;
+	return err;
 }
 
 void tks_hpack_done(struct tks_hpack *hp)

@@ -27,14 +27,14 @@ struct tks_hpack {
 	struct tks_http_head *head; /* of the block under way; NULL: none */
 	bool is_connect; /* the block has a :method CONNECT */
 	bool unknown; /* the table began before what was seen: a new one is to be filled */
-	bool first; /* no field of the block has begun */
+	bool at_start; /* no field of the block has begun */
 	bool dropped; /* what follows of the block can't be read */
 	uint8_t update_len; /* octets of a table size update so far */
 	uint32_t update;
 	uint32_t table; /* octets that a new inflater's table may hold */
 	uint32_t block_len, fields_len;
 	unsigned int renewals; /* inflaters that may be made at once */
-	uint64_t unread; /* octets of blocks since there was no inflater */
+	uint64_t unread; /* octets of blocks since there is no inflater */
 };
 
 void tks_hpack_init(struct tks_hpack *hp, struct tks_mem *mem);
