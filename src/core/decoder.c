@@ -56,6 +56,7 @@ struct tks_decoder {
 	const struct tks_decoder_host *host;
 	void *ctx;
 	bool resumed; /* no head said what it is */
+	bool unknowable; /* the head may have said it, in a way that can't be read */
 	uint64_t first_off, last_off; /* of a document without framing */
 };
 
@@ -373,6 +374,8 @@ static enum mode mode_of(const struct tks_http_head *h, const char *target)
 	if (h->upgrade)
 		return strstr(h->upgrade_to, "websocket") ? M_WS : M_NONE;
 	mode = mode_of_type(h->content_type, llm_path);
+	if (h->unknowable && !h->content_type[0])
+		mode = M_LOOK;
 	if (mode == M_GRPC && (!target || !tks_dialect_of_method(target)))
 		return M_NONE;
 	if (tks_coding_named(h->content_encoding) == TKS_CODING_OTHER && mode != M_NONE &&
@@ -420,10 +423,10 @@ static void look(struct tks_decoder *d, const struct tks_slice *s)
 	if (is_space(ch) && !d->resumed)
 		return;
 	d->mode = M_EVENTS;
-	if (ch == '{' || ch == '[')
-		d->mode = ch == '[' || !d->resumed ? M_JSON : M_LINES;
-	if (ch == '{' && !d->resumed)
-		d->mode = M_LINES;
+	if (ch == '{')
+		d->mode = d->unknowable ? M_JSON : M_LINES;
+	if (ch == '[')
+		d->mode = M_JSON;
 	d->doc.d.streamed = is_stream(d->mode);
 	d->doc.d.rec->streamed = d->doc.d.streamed;
 	start_framing(d, NULL);
@@ -498,8 +501,10 @@ static void coded(struct tks_decoder *d, const struct tks_slice *s)
 
 	d->wire_off = s->off + s->len - 1;
 	err = tks_codec_feed(d->codec, s->data, s->len, on_decoded, d);
-	if (err && err != -ECANCELED)
-		go_opaque(d);
+	if (!err || err == -ECANCELED)
+		return;
+	go_opaque(d);
+	arrival(d, d->wire_off);
 }
 
 /* --- life --- */
@@ -579,6 +584,7 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decode
 	d->mem = mem;
 	d->mode = mode_of(of->head, of->target);
 	d->resumed = of->head->resumed;
+	d->unknowable = of->head->unknowable;
 	set_context(d, of);
 	if (d->mode == M_NONE)
 		return d;

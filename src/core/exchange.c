@@ -372,8 +372,10 @@ void tks_exchange_response_head(struct tks_exchange *e, const struct tks_http_he
 	e->content_length = h->content_length;
 	if (h->resumed)
 		e->rec->flags |= c->from_start ? TKS_F_LOST : TKS_F_MID_STREAM;
-	else
+	else if (h->status)
 		e->rec->status = h->status;
+	if (h->truncated)
+		e->rec->flags |= TKS_F_TRUNCATED;
 	if (!h->resumed || !e->rec->http)
 		e->rec->http = h->resumed && h->major != 2 ? "1.1" : version(h);
 	e->rec->t_headers_ns = h->resumed ? TKS_NULL

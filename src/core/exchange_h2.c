@@ -156,12 +156,17 @@ static int on_end(void *ctx, uint32_t stream, enum tks_side side, uint64_t last_
 
 static int on_reset(void *ctx, uint32_t stream, enum tks_side by, uint32_t code)
 {
-	struct tks_exchange *e = find(ctx, stream);
+	struct tks_conn *c = ctx;
+	const struct tks_stream *answers = &c->stream[!tks_conn_request_dir(c)];
+	struct tks_exchange *e = find(c, stream);
 	char text[16];
 
 	if (!e)
 		return 0;
 	if (by == TKS_REQUEST) {
+		/* What was sent before is still waiting for a segment that may be lost. */
+		if (answers->held_segments)
+			gap(e, TKS_RESPONSE, answers->next, 0);
 		tks_exchange_end(e, TKS_OUT_ABORTED);
 		return 0;
 	}

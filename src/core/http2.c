@@ -34,7 +34,8 @@ struct dir {
 	uint32_t code; /* RST_STREAM */
 	struct tks_hpack hpack;
 	uint32_t block; /* the stream whose header block is unfinished; 0: none */
-	bool block_ends_stream, block_pushed;
+	bool block_ends_stream;
+	bool block_told; /* it is reported already, or not to be */
 	uint64_t block_off;
 };
 
@@ -152,24 +153,34 @@ static int report_head(struct tks_http2 *h, struct tks_h2_stream *s, struct tks_
 	return h->ops->head(h->ctx, s->id, head);
 }
 
-static int end_block(struct tks_http2 *h, struct dir *d, uint64_t last_off)
+/* The block as far as it was read. */
+static int tell_block(struct tks_http2 *h, struct dir *d, uint64_t last_off)
 {
 	struct tks_h2_stream *s = tks_h2_stream_find(&h->streams, d->block);
-	struct tks_http_head bare = { .side = d->side, .major = 2, .content_length = -1 };
-	struct tks_http_head *head;
-	int err = tks_hpack_end(&d->hpack);
+	struct tks_http_head bare = {
+		.side = d->side, .major = 2, .content_length = -1, .unknowable = true
+	};
+	struct tks_http_head *head = d->hpack.head ?: &bare;
 
-	d->block = 0;
-	head = d->hpack.head ?: &bare;
-	bare.unknowable = true;
+	if (!s || d->block_told)
+		return 0;
+	d->block_told = true;
 	head->first_off = d->block_off;
 	head->last_off = last_off;
-	if (s && !d->block_pushed) {
-		err = report_head(h, s, head, d->hpack.is_connect) ?: err;
-		if (d->block_ends_stream)
-			err = message_ends(h, s, d->side, last_off) ?: err;
-	}
+	return report_head(h, s, head, d->hpack.is_connect);
+}
+
+static int end_block(struct tks_http2 *h, struct dir *d, uint64_t last_off)
+{
+	struct tks_h2_stream *s;
+	int err = tks_hpack_end(&d->hpack);
+
+	err = tell_block(h, d, last_off) ?: err;
 	tks_hpack_done(&d->hpack);
+	s = tks_h2_stream_find(&h->streams, d->block);
+	d->block = 0;
+	if (s && d->block_ends_stream)
+		err = message_ends(h, s, d->side, last_off) ?: err;
 	return err;
 }
 
@@ -191,9 +202,9 @@ static int begin_block(struct tks_http2 *h, struct dir *d)
 	drop_block(d);
 	d->block = d->f.stream;
 	d->block_off = d->first_off;
-	d->block_pushed = d->f.type == TKS_H2_PUSH_PROMISE;
-	d->block_ends_stream = !d->block_pushed && d->f.flags & TKS_H2_END_STREAM;
-	if (!d->block_pushed) {
+	d->block_told = d->f.type == TKS_H2_PUSH_PROMISE;
+	d->block_ends_stream = !d->block_told && d->f.flags & TKS_H2_END_STREAM;
+	if (!d->block_told) {
 		s = stream_of(h, d, d->f.stream, &err);
 		if (s && d->side == TKS_REQUEST && s->state[TKS_REQUEST] == TKS_H2_UNSEEN) {
 			s->state[TKS_REQUEST] = TKS_H2_BEGUN;
@@ -300,6 +311,16 @@ static int frame_ends(struct tks_http2 *h, struct dir *d, uint64_t last_off)
 	}
 }
 
+static int block_octets(struct tks_http2 *h, struct dir *d, const struct tks_slice *s)
+{
+	int err = tks_hpack_feed(&d->hpack, s->data, s->len);
+
+	/* Past what is read of a block nothing is to be waited for. */
+	if (d->hpack.block_len < TKS_H2_HEAD_MAX)
+		return err;
+	return tell_block(h, d, s->off + s->len - 1) ?: err;
+}
+
 /* What is neither the padding's length nor padding. */
 static int content(struct tks_http2 *h, struct dir *d, const struct tks_slice *s)
 {
@@ -311,7 +332,7 @@ static int content(struct tks_http2 *h, struct dir *d, const struct tks_slice *s
 	case TKS_H2_HEADERS:
 	case TKS_H2_PUSH_PROMISE:
 	case TKS_H2_CONTINUATION:
-		return tks_hpack_feed(&d->hpack, s->data, s->len);
+		return block_octets(h, d, s);
 	default:
 		return 0;
 	}

@@ -78,7 +78,7 @@ int tks_http2_sniff(enum tks_side side, const uint8_t *data, size_t len);
 int tks_http2_sniff_middle(const uint8_t *data, size_t len, int *side);
 
 enum {
-	TKS_H2_STREAMS_MAX = 4096, /* open at once; past it the one that was idle longest is ended
+	TKS_H2_STREAMS_MAX = 1024, /* open at once; past it the one that was idle longest is ended
 				    * (CUT) and forgotten */
 	TKS_H2_HEAD_MAX = 256 * 1024, /* bytes of a header block, and of its fields decoded */
 };

@@ -162,7 +162,8 @@ void tks_hpack_init(struct tks_hpack *hp, struct tks_mem *mem)
 
 static void drop_inflater(struct tks_hpack *hp)
 {
-	nghttp2_hd_inflate_del(hp->inflater);
+	if (hp->inflater)
+		nghttp2_hd_inflate_del(hp->inflater);
 	hp->inflater = NULL;
 	hp->unread = 0;
 }
