@@ -320,7 +320,7 @@ static void json_bytes(struct tks_decoder *d, const struct tks_slice *in)
 	}
 	d->mode = M_ARRAY;
 	d->doc.single = false;
-	d->doc.d.streamed = true;
+	d->doc.array = true;
 	elements(d, &s);
 }
 

@@ -64,6 +64,17 @@ const struct tks_dialect *tks_dialect_named(const char *name)
 	return &tks_dialect_unknown;
 }
 
+/* The path ends with the pattern, of which a * stands for anything. */
+static bool ends_like(const char *target, size_t len, const char *pattern, size_t n)
+{
+	const char *star = strchr(pattern, '*');
+	size_t front = star ? (size_t)(star - pattern) : 0, back = star ? n - front - 1 : n;
+
+	if (len < front + back || memcmp(target + len - back, pattern + n - back, back) != 0)
+		return false;
+	return !front || memmem(target, len - back, pattern, front);
+}
+
 /* How much of the end of the path is one that the dialect is spoken at; 0: none. */
 static size_t path_match(const struct tks_dialect *dialect, const char *target, size_t len)
 {
@@ -72,7 +83,7 @@ static size_t path_match(const struct tks_dialect *dialect, const char *target, 
 	for (const char *const *p = dialect->paths; p && *p; p++) {
 		size_t n = strlen(*p);
 
-		if (len >= n && n > best && !memcmp(target + len - n, *p, n))
+		if (n > best && ends_like(target, len, *p, n))
 			best = n;
 	}
 	return best;
@@ -161,6 +172,16 @@ bool tks_jvalue_is(const struct tks_jvalue *v, const char *text)
 	return v->str && v->len == strlen(text) && !memcmp(v->str, text, v->len);
 }
 
+void tks_pvalue_copy(const struct tks_pvalue *v, char *out, size_t size)
+{
+	size_t n = v->len < size - 1 ? v->len : size - 1;
+
+	if (v->type != TKS_PS_BYTES)
+		return;
+	memcpy(out, v->str, n);
+	out[n] = 0;
+}
+
 int64_t tks_jvalue_count(const struct tks_jvalue *v)
 {
 	const int64_t max = 1ll << 40;
@@ -178,18 +199,86 @@ void tks_said_begin(struct tks_said *s)
 	s->usage = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
 }
 
-void tks_said_text(struct tks_said *s, const struct tks_jvalue *v, bool reasoning)
+static void total_value(struct tks_usage *u, const struct tks_jvalue *v)
 {
-	if (v->type != TKS_JS_STRING || !v->bytes)
-		return;
-	s->visible |= !reasoning;
-	s->reasoning |= reasoning;
+	switch (v->id) {
+	case TKS_SAID_OUT:
+		u->output_tokens = tks_jvalue_count(v);
+		break;
+	case TKS_SAID_IN:
+		u->prompt_tokens = tks_jvalue_count(v);
+		break;
+	case TKS_SAID_CACHED:
+		u->cached_tokens = tks_jvalue_count(v);
+		break;
+	default:
+		u->reasoning_tokens = tks_jvalue_count(v);
+	}
 }
 
-void tks_said_finish(struct tks_said *s, const struct tks_jvalue *v)
+static void choice_value(struct tks_choice_facts *c, const struct tks_jvalue *v)
 {
-	if (v->str && v->len)
-		tks_jvalue_copy(v, s->choice.finish, sizeof(s->choice.finish));
+	switch (v->id) {
+	case TKS_SAID_FINISH:
+		if (v->str && v->len)
+			tks_jvalue_copy(v, c->finish, sizeof(c->finish));
+		break;
+	case TKS_SAID_INDEX:
+		if (v->type == TKS_JS_NUMBER && v->inum >= 0 && v->inum <= INT32_MAX)
+			c->index = (uint32_t)v->inum;
+		break;
+	case TKS_SAID_IDS:
+		if (v->type == TKS_JS_ARRAY && v->count && v->count <= INT32_MAX)
+			c->tokens = (int32_t)v->count;
+		break;
+	default:
+		c->counter = tks_jvalue_count(v) == TKS_NULL ? c->counter : v->inum;
+	}
+}
+
+static void error_value(struct tks_said *s, const struct tks_jvalue *v)
+{
+	switch (v->id) {
+	case TKS_SAID_ERROR:
+		s->is_error |= v->type == TKS_JS_OBJECT || v->type == TKS_JS_STRING;
+		break;
+	case TKS_SAID_ERROR_KIND:
+		tks_jvalue_text(v, s->error_kind, sizeof(s->error_kind));
+		break;
+	default:
+		tks_jvalue_text(v, s->error_code, sizeof(s->error_code));
+	}
+}
+
+void tks_said_value(struct tks_dialect_ctx *d, struct tks_said *s, const struct tks_jvalue *v)
+{
+	switch (v->id) {
+	case TKS_SAID_ID:
+		tks_dialect_keep(d, v, d->rec->response_id, sizeof(d->rec->response_id));
+		break;
+	case TKS_SAID_MODEL:
+		tks_dialect_keep(d, v, d->rec->model, sizeof(d->rec->model));
+		break;
+	case TKS_SAID_TEXT:
+		s->visible |= v->type == TKS_JS_STRING && v->bytes;
+		break;
+	case TKS_SAID_REASONING:
+		s->reasoning |= v->type == TKS_JS_STRING && v->bytes;
+		break;
+	case TKS_SAID_FINISH:
+	case TKS_SAID_INDEX:
+	case TKS_SAID_IDS:
+	case TKS_SAID_COUNTER:
+		choice_value(&s->choice, v);
+		break;
+	case TKS_SAID_ERROR:
+	case TKS_SAID_ERROR_KIND:
+	case TKS_SAID_ERROR_CODE:
+		error_value(s, v);
+		break;
+	default:
+		total_value(&s->usage, v);
+	}
 }
 
 void tks_said_tell(struct tks_dialect_ctx *d, const struct tks_said *s)

@@ -67,9 +67,9 @@ struct tks_dialect {
 	 * AWS event stream's message), @ws (a WebSocket's), @event=TEXT (the event's name).
 	 */
 	const char *const *signs;
-	/* Ends of request paths that suggest it, before the query, whatever proxies put in front;
-	 * ended by NULL. They name requests without an answer that can be read, and make them
-	 * records. NULL: none. */
+	/* Ends of request paths that suggest it, before the query, whatever proxies put in front
+	 * (one * in them stands for anything); ended by NULL. They name requests without an answer
+	 * that can be read, and make them records. NULL: none. */
 	const char *const *paths;
 	/* JSON. A path once only. */
 	const struct tks_jfield *fields;
@@ -84,6 +84,8 @@ struct tks_dialect {
 	size_t npfields;
 	void (*pvalue)(struct tks_dialect_ctx *d, const struct tks_pvalue *v);
 	bool shared; /* several answers share a stream */
+	bool array_is_stream; /* an array's elements come as they are made; else it is one answer,
+			       * of several prompts */
 };
 
 extern const struct tks_dialect tks_dialect_unknown;
@@ -140,6 +142,10 @@ void tks_jvalue_text(const struct tks_jvalue *v, char *out, size_t size);
 /* True for that string. */
 bool tks_jvalue_is(const struct tks_jvalue *v, const char *text);
 
+/* Copies a string of protobuf, cut to size and always terminated; other types leave out as it is.
+ */
+void tks_pvalue_copy(const struct tks_pvalue *v, char *out, size_t size);
+
 /* A number of tokens; TKS_NULL for what is no number, or one that no answer can have. */
 int64_t tks_jvalue_count(const struct tks_jvalue *v);
 
@@ -159,11 +165,29 @@ struct tks_said {
 
 void tks_said_begin(struct tks_said *s);
 
-/* A string value that is text if it is not empty. */
-void tks_said_text(struct tks_said *s, const struct tks_jvalue *v, bool reasoning);
+/* Members that mean the same in most dialects, as ids of a field table; a dialect's own ids begin
+ * at TKS_SAID_OWN. */
+enum tks_said_field {
+	TKS_SAID_ID = 1, /* of the response */
+	TKS_SAID_MODEL,
+	TKS_SAID_TEXT, /* visible; also a piece of a tool call */
+	TKS_SAID_REASONING,
+	TKS_SAID_FINISH, /* null and "" are none */
+	TKS_SAID_INDEX, /* of the choice */
+	TKS_SAID_IDS, /* an array with an element for each token of the frame */
+	TKS_SAID_COUNTER, /* tokens of the choice so far */
+	TKS_SAID_OUT, /* totals */
+	TKS_SAID_IN,
+	TKS_SAID_CACHED,
+	TKS_SAID_REASONED,
+	TKS_SAID_ERROR, /* there and not null: it is one */
+	TKS_SAID_ERROR_KIND,
+	TKS_SAID_ERROR_CODE,
+	TKS_SAID_OWN = 32,
+};
 
-/* A member that holds a finish reason (null and "" are none). */
-void tks_said_finish(struct tks_said *s, const struct tks_jvalue *v);
+/* Takes the value of such a field. Strings must be kept, but for the texts. */
+void tks_said_value(struct tks_dialect_ctx *d, struct tks_said *s, const struct tks_jvalue *v);
 
 /* The facts go to the answer. A body in one piece proves no token frames: only its totals, finish
  * and error count. */

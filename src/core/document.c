@@ -96,6 +96,8 @@ int tks_document_decide(struct tks_document *doc, const struct tks_dialect *dial
 	doc->decided = true;
 	doc->d.dialect = dialect;
 	doc->d.rec->dialect = dialect->name;
+	if (doc->array)
+		doc->d.rec->streamed = doc->d.streamed = dialect->array_is_stream;
 	tks_shape_free(doc->mem, doc->shape);
 	doc->shape = NULL;
 	err = make_scanner(doc);

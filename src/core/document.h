@@ -16,6 +16,7 @@ struct tks_document {
 	struct tks_dialect_ctx d;
 	enum tks_shape_kind kind;
 	bool single; /* the body is this one document */
+	bool array; /* documents are the elements of an array */
 	bool decided;
 	bool in; /* a document is under way */
 	bool bad; /* it is not what it should be */

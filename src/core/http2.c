@@ -14,7 +14,8 @@
 
 enum {
 	H2_NO_ERROR = 0,
-	CLOSED_KEPT = 64, /* numbers of streams closed lately: what still comes of them is dropped */
+	CLOSED_KEPT =
+		64, /* numbers of streams closed lately: what still comes of them is dropped */
 };
 
 /* Reads one direction. */
@@ -463,7 +464,9 @@ static int gap_in_frame(struct tks_http2 *h, struct dir *d, uint64_t off, uint32
 	if (d->f.type == TKS_H2_DATA && !d->content_lost && body) {
 		/* With the padding's length what is padding is lost too. */
 		err = h->ops->body_gap(h->ctx, d->f.stream, d->side, off,
-				       d->fixed ? 0 : len < body ? len : body);
+				       d->fixed	    ? 0
+				       : len < body ? len
+						    : body);
 		d->content_lost = d->fixed;
 	}
 	d->fixed -= len < d->fixed ? len : d->fixed;

@@ -58,9 +58,8 @@ void tks_h2_frame_read(struct tks_h2_frame *f, const uint8_t *data)
 
 static bool is_padded(const struct tks_h2_frame *f)
 {
-	return f->flags & TKS_H2_PADDED &&
-	       (f->type == TKS_H2_DATA || f->type == TKS_H2_HEADERS ||
-		f->type == TKS_H2_PUSH_PROMISE);
+	return f->flags & TKS_H2_PADDED && (f->type == TKS_H2_DATA || f->type == TKS_H2_HEADERS ||
+					    f->type == TKS_H2_PUSH_PROMISE);
 }
 
 uint32_t tks_h2_frame_fixed(const struct tks_h2_frame *f)

@@ -50,8 +50,8 @@ struct tks_h2_stream *tks_h2_stream_find(const struct tks_h2_streams *t, uint32_
 
 static bool resize(struct tks_h2_streams *t, uint32_t size)
 {
-	struct tks_h2_stream **at = tks_mem_resize(t->mem, t->at, t->size * sizeof(t->at[0]),
-						   size * sizeof(t->at[0]));
+	struct tks_h2_stream **at =
+		tks_mem_resize(t->mem, t->at, t->size * sizeof(t->at[0]), size * sizeof(t->at[0]));
 
 	if (!at)
 		return false;

@@ -58,8 +58,7 @@ static const struct tks_pfield *look_up(const struct tks_pscan *p, bool *enters)
 static const struct tks_pfield *open_field(const struct tks_pscan *p, size_t depth)
 {
 	for (size_t i = 0; i < p->nfields; i++) {
-		if (path_len(&p->fields[i]) == depth &&
-		    !memcmp(p->fields[i].path, p->path, depth))
+		if (path_len(&p->fields[i]) == depth && !memcmp(p->fields[i].path, p->path, depth))
 			return &p->fields[i];
 	}
 	return NULL;

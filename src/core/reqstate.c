@@ -388,8 +388,9 @@ void tks_reqstate_hole(struct tks_reqstate *r)
 
 static bool natural_stop(const char *finish)
 {
-	static const char *const names[] = { "stop",	 "eos",	       "eos_token",
-					     "end_turn", "tool_calls", "function_call" };
+	static const char *const names[] = { "stop",	   "STOP",	"eos",		"eos_token",
+					     "end_turn",   "completed", "COMPLETE",	"tool_use",
+					     "tool_calls", "TOOL_CALL", "function_call" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(names[i], finish))

@@ -227,9 +227,8 @@ static bool is_frame(const struct tks_ws *w, const uint8_t *p, size_t n)
 	do {
 		unsigned int len = head_len(p, n < 2 ? (unsigned int)n : 2);
 
-		if (n < len || !head_valid(p) || p[0] & RSV_OTHER ||
-		    (p[0] & RSV1 && !w->deflate) || !(p[1] & MASKED) != (w->side == TKS_RESPONSE) ||
-		    payload_len(p) > SEEK_LEN_MAX)
+		if (n < len || !head_valid(p) || p[0] & RSV_OTHER || (p[0] & RSV1 && !w->deflate) ||
+		    !(p[1] & MASKED) != (w->side == TKS_RESPONSE) || payload_len(p) > SEEK_LEN_MAX)
 			return false;
 		if (payload_len(p) >= n - len)
 			return true;
