@@ -48,7 +48,6 @@ static struct tks_exchange *answer_new(struct tks_exchange *e, const char *key)
 	a->rec->stream_id = e->rec->stream_id;
 	memcpy(a->rec->method, e->rec->method, sizeof(a->rec->method));
 	memcpy(a->rec->path, e->rec->path, sizeof(a->rec->path));
-	a->rec->flags |= e->rec->flags & (TKS_F_MID_STREAM | TKS_F_LOST);
 	if (++e->asks->open > OPEN_MAX)
 		tks_exchange_end(tks_list_entry(e->answers.next, struct tks_exchange, in_conn),
 				 TKS_OUT_OPEN);
@@ -260,6 +259,17 @@ void tks_answers_asked_gap(struct tks_exchange *e, uint64_t off, uint64_t len)
 
 /* --- answers --- */
 
+/* An answer that nobody was seen to ask for. */
+static struct tks_reqstate *unasked(struct tks_exchange *e, const char *key)
+{
+	struct tks_exchange *a = answer_new(e, key);
+
+	if (!a)
+		return NULL;
+	a->rec->flags |= e->rec->flags & (TKS_F_MID_STREAM | TKS_F_LOST);
+	return a->rs;
+}
+
 struct tks_reqstate *tks_answers_find(struct tks_exchange *e, const char *key)
 {
 	struct tks_exchange *a, *unnamed = NULL;
@@ -269,16 +279,30 @@ struct tks_reqstate *tks_answers_find(struct tks_exchange *e, const char *key)
 		return NULL;
 	for (l = e->answers.next; l != &e->answers; l = l->next) {
 		a = tks_list_entry(l, struct tks_exchange, in_conn);
+		if (a->name_lost)
+			continue;
 		if (!key[0] || !strncmp(a->key, key, sizeof(a->key) - 1))
 			return a->rs;
 		if (!a->key[0] && !unnamed)
 			unnamed = a;
 	}
-	if (unnamed)
-		strncpy(unnamed->key, key, sizeof(unnamed->key) - 1);
-	else
-		unnamed = answer_new(e, key);
-	return unnamed ? unnamed->rs : NULL;
+	if (!unnamed)
+		return unasked(e, key);
+	strncpy(unnamed->key, key, sizeof(unnamed->key) - 1);
+	return unnamed->rs;
+}
+
+void tks_answers_hole(struct tks_exchange *e)
+{
+	struct tks_list *l;
+
+	for (l = e->answers.next; l != &e->answers; l = l->next) {
+		struct tks_exchange *a = tks_list_entry(l, struct tks_exchange, in_conn);
+
+		a->rec->flags |= TKS_F_LOST;
+		a->name_lost = !a->key[0];
+		tks_reqstate_hole(a->rs);
+	}
 }
 
 void tks_answers_over(struct tks_exchange *e, struct tks_reqstate *rs, uint64_t last_off)

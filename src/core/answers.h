@@ -24,6 +24,9 @@ void tks_answers_asked_gap(struct tks_exchange *e, uint64_t off, uint64_t len);
  * An answer that nobody was seen to ask for is made. NULL: no memory. */
 struct tks_reqstate *tks_answers_find(struct tks_exchange *e, const char *key);
 
+/* Part of the answers' stream can't be read: it may have been any open answer's. */
+void tks_answers_hole(struct tks_exchange *e);
+
 /* Its last frame has been counted. */
 void tks_answers_over(struct tks_exchange *e, struct tks_reqstate *rs, uint64_t last_off);
 

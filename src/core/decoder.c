@@ -56,7 +56,7 @@ struct tks_decoder {
 	const struct tks_decoder_host *host;
 	void *ctx;
 	bool resumed; /* no head said what it is */
-	bool unknowable; /* the head may have said it, in a way that can't be read */
+	bool unknowable; /* the head may have said what it is, in a way that can't be read */
 	uint64_t first_off, last_off; /* of a document without framing */
 };
 
@@ -80,6 +80,14 @@ static int frame_done(struct tks_decoder *d, uint64_t first_off, uint64_t last_o
 		d->host->answer_over(d->ctx, rs, at.last_off);
 	ctx->answer_over = false;
 	return err;
+}
+
+/* Part of the body can't be read. */
+static void hole(struct tks_decoder *d)
+{
+	tks_reqstate_hole(d->rs);
+	if (d->host->hole)
+		d->host->hole(d->ctx);
 }
 
 static void truncated_if(struct tks_decoder *d, int err)
@@ -184,7 +192,7 @@ static void on_aws_event(void *ctx, const struct tks_aws_event *e)
 	memcpy(d->event, e->type, sizeof(d->event));
 	if (e->bad_crc) {
 		tks_document_void(&d->doc);
-		tks_reqstate_hole(d->rs);
+		hole(d);
 	} else if (strcmp(e->message_type, "event") != 0) {
 		tks_document_void(&d->doc);
 		tks_reqstate_error(d->rs, e->type, "");
@@ -209,7 +217,7 @@ static void on_grpc_message(void *ctx, const struct tks_grpc_message *m)
 
 	if (m->broken) {
 		tks_document_void(&d->doc);
-		tks_reqstate_hole(d->rs);
+		hole(d);
 		return;
 	}
 	document_whole(d, m->first_off, m->last_off);
@@ -226,6 +234,8 @@ static void on_ws_message(void *ctx, const struct tks_ws_message *m)
 {
 	struct tks_decoder *d = ctx;
 
+	if (m->broken)
+		hole(d);
 	if (m->broken || !m->text) {
 		tks_document_void(&d->doc);
 		return;
@@ -422,7 +432,8 @@ static void look(struct tks_decoder *d, const struct tks_slice *s)
 
 	if (is_space(ch) && !d->resumed)
 		return;
-	d->mode = M_EVENTS;
+	/* Nothing that is written as text begins so. */
+	d->mode = ch < ' ' && !is_space(ch) ? M_NONE : M_EVENTS;
 	if (ch == '{')
 		d->mode = d->unknowable ? M_JSON : M_LINES;
 	if (ch == '[')
@@ -453,7 +464,7 @@ static void framed(struct tks_decoder *d, const struct tks_slice *s)
 		break;
 	case M_AWS:
 		if (tks_aws_events_feed(&d->framing.aws, s) == -EBADMSG)
-			tks_reqstate_hole(d->rs);
+			hole(d);
 		break;
 	case M_GRPC:
 		truncated_if(d, tks_grpc_feed(&d->framing.grpc, s));
@@ -491,7 +502,7 @@ static void go_opaque(struct tks_decoder *d)
 {
 	tks_document_void(&d->doc);
 	d->doc.d.rec->flags |= TKS_F_OPAQUE;
-	tks_reqstate_hole(d->rs);
+	hole(d);
 	d->mode = M_OPAQUE;
 }
 
@@ -584,7 +595,7 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decode
 	d->mem = mem;
 	d->mode = mode_of(of->head, of->target);
 	d->resumed = of->head->resumed;
-	d->unknowable = of->head->unknowable;
+	d->unknowable = of->head->unknowable && !of->head->content_type[0];
 	set_context(d, of);
 	if (d->mode == M_NONE)
 		return d;
@@ -664,7 +675,7 @@ void tks_decoder_gap(struct tks_decoder *d, uint64_t off, uint64_t len)
 	if (d->codec && d->mode != M_OPAQUE)
 		go_opaque(d);
 	gap_in_framing(d, off, len);
-	tks_reqstate_hole(d->rs);
+	hole(d);
 }
 
 void tks_decoder_end(struct tks_decoder *d)
@@ -703,7 +714,7 @@ int tks_decoder_is_llm(const struct tks_decoder *d)
 		return 0;
 	if (d->mode == M_OPAQUE)
 		return d->doc.d.rec->streamed == 1;
-	if (d->mode == M_EVENTS && !d->resumed)
+	if (d->mode == M_EVENTS && !d->resumed && !d->unknowable)
 		return 1;
 	if (!d->doc.decided)
 		return -EAGAIN;

@@ -49,11 +49,13 @@ struct tks_decoder_host {
 	void (*time_at)(void *ctx, struct tks_frame_at *at);
 	/*
 	 * In a stream of several answers: the one with that key ("" : the one asked for first that
-	 * has none yet), or NULL. Both may be NULL where no stream has several.
+	 * has none yet), or NULL. These may be NULL where no stream has several.
 	 */
 	struct tks_reqstate *(*answer)(void *ctx, const char *key);
 	/* The answer turned to last ended with the frame that was just counted. */
 	void (*answer_over)(void *ctx, struct tks_reqstate *rs, uint64_t last_off);
+	/* Part of the stream can't be read; it may have been any open answer's. */
+	void (*hole)(void *ctx);
 };
 
 struct tks_decoder;

@@ -55,6 +55,7 @@ struct gemini {
 
 	int64_t candidates, thoughts;
 	struct tks_usage usage;
+	uint32_t ncandidates;
 	bool any_finish, is_error;
 	char error_status[48], error_code[24];
 
@@ -77,6 +78,7 @@ static void begin(struct tks_dialect_ctx *d)
 
 	g->candidates = g->thoughts = TKS_NULL;
 	g->usage = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+	g->ncandidates = 0;
 	g->any_finish = g->is_error = false;
 	g->error_status[0] = g->error_code[0] = 0;
 }
@@ -94,6 +96,7 @@ static void candidate_end(struct tks_dialect_ctx *d)
 	struct gemini *g = state(d);
 	struct tks_choice_facts *c = &g->choice;
 
+	g->ncandidates++;
 	g->any_finish |= c->finish[0];
 	c->token = c->text = d->streamed && (g->visible || g->reasoning);
 	c->reasoning = g->reasoning && !g->visible;
@@ -194,9 +197,12 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		g->usage.reasoning_tokens = g->thoughts;
 		g->usage.output_tokens = (g->candidates != TKS_NULL ? g->candidates : 0) +
 					 (g->thoughts != TKS_NULL ? g->thoughts : 0);
-		g->counting |= !g->any_finish;
+		g->counting |= g->ncandidates && !g->any_finish;
 		if (d->streamed && g->counting)
 			tks_reqstate_counter(d->rs, g->usage.output_tokens);
+		/* More is to come. */
+		if (d->streamed && g->ncandidates && !g->any_finish)
+			g->usage.output_tokens = TKS_NULL;
 	}
 	tks_reqstate_usage(d->rs, &g->usage);
 }

@@ -8,7 +8,7 @@
  *
  * Whether the finish frame stands for a token: where the choice carries `stop_reason` (vLLM's
  * Python front end, TensorRT-LLM) it is the engine's last output, mostly the end-of-sequence token
- * without text; elsewhere (SGLang: `matched_stop`; llama.cpp, OpenAI, vLLM's Rust front end) it is
+ * without text, and so it is in TGI, where every frame with a choice is a token's; elsewhere (SGLang: `matched_stop`; llama.cpp, OpenAI, vLLM's Rust front end) it is
  * an extra frame.
  *
  * Usage and timings in a frame with choices are cumulative counters if they come all along, but a
@@ -49,6 +49,8 @@ enum field {
 	F_TYPE,
 	F_CODE,
 	F_DETAIL,
+	F_MESSAGE,
+	F_AVG_DECODED,
 };
 
 static const struct tks_jfield fields[] = {
@@ -68,6 +70,8 @@ static const struct tks_jfield fields[] = {
 	{ "choices[].delta.function_call.arguments", F_TEXT, 0 },
 	{ "choices[].delta.reasoning", F_REASONING, 0 },
 	{ "choices[].delta.reasoning_content", F_REASONING_CONTENT, 0 },
+	{ "choices[].message", F_MESSAGE, 0 },
+	{ "choices[].avg_decoded_tokens_per_iter", F_AVG_DECODED, 0 },
 	{ "choices[].text", F_COMPLETION_TEXT, 0 },
 	{ "choices[].finish_reason", F_FINISH, TKS_JF_KEEP },
 	{ "choices[].stop_reason", F_STOP_REASON, 0 },
@@ -94,7 +98,10 @@ enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 struct openai {
 	uint64_t echoed; /* choices (by bit) whose echoed prompt has gone by */
 	bool counting; /* counters have come in a frame that is not the last */
-	bool vllm, sglang;
+	bool finished; /* a finish reason has gone by */
+	bool first_over; /* ... of the choice with index 0 */
+	uint32_t turn; /* LMDeploy answers prompts one after the other, all with index 0 */
+	bool vllm, sglang, tgi, trtllm;
 
 	uint32_t nchoices;
 	bool any_finish, is_error, detail;
@@ -103,7 +110,8 @@ struct openai {
 	char error_type[48], error_code[24];
 
 	struct tks_choice_facts choice;
-	bool stop_reason, matched_stop, has_text, completion, role;
+	bool stop_reason, matched_stop, avg_decoded, has_text, completion, role;
+	bool whole; /* a message, not a delta: vLLM's beam search streams one document */
 };
 
 _Static_assert(sizeof(struct openai) <= TKS_DIALECT_STATE, "the dialect's state fits");
@@ -131,7 +139,8 @@ static void choice_begin(struct openai *o)
 	memset(&o->choice, 0, sizeof(o->choice));
 	o->choice.tokens = -1;
 	o->choice.counter = -1;
-	o->stop_reason = o->matched_stop = o->has_text = o->completion = o->role = false;
+	o->stop_reason = o->matched_stop = o->avg_decoded = false;
+	o->has_text = o->completion = o->role = o->whole = false;
 }
 
 /* The prompt comes back as the first text of a choice: not a token. */
@@ -146,6 +155,21 @@ static bool is_echo(struct tks_dialect_ctx *d)
 	return true;
 }
 
+/* Behind its finish a choice has no text any more: this is the next prompt's answer. */
+static void take_turn(struct openai *o)
+{
+	struct tks_choice_facts *c = &o->choice;
+
+	if (!o->completion || c->index)
+		return;
+	if (o->first_over && o->has_text) {
+		o->turn++;
+		o->first_over = false;
+	}
+	o->first_over |= c->finish[0];
+	c->index = o->turn;
+}
+
 static void choice_end(struct tks_dialect_ctx *d)
 {
 	struct openai *o = state(d);
@@ -154,8 +178,10 @@ static void choice_end(struct tks_dialect_ctx *d)
 
 	o->nchoices++;
 	o->any_finish |= finish;
+	o->trtllm |= o->avg_decoded;
 	o->vllm |= o->stop_reason && !o->matched_stop;
 	o->sglang |= o->matched_stop;
+	take_turn(o);
 	c->reasoning = c->token && !o->has_text;
 	c->text = o->has_text || c->token;
 	c->token = c->text || c->tokens > 0;
@@ -169,7 +195,14 @@ static void choice_end(struct tks_dialect_ctx *d)
 		/* vLLM's completions say every token, with or without text. */
 		c->token |= !chat && !finish;
 	}
-	if (!d->streamed)
+	/* A frame a token, with or without text. */
+	if (o->tgi || o->avg_decoded) {
+		c->token = true;
+		c->finish_is_token = finish;
+	}
+	if (o->whole)
+		d->rec->streamed = 0;
+	if (!d->streamed || o->whole)
 		c->token = c->text = c->finish_is_token = false;
 	tks_reqstate_choice(d->rs, c);
 }
@@ -207,6 +240,12 @@ static void choice_value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 	case F_FINISH:
 		if (v->str)
 			tks_jvalue_copy(v, o->choice.finish, sizeof(o->choice.finish));
+		break;
+	case F_MESSAGE:
+		o->whole = v->type == TKS_JS_OBJECT;
+		break;
+	case F_AVG_DECODED:
+		o->avg_decoded = true;
 		break;
 	case F_ROLE:
 		o->role = v->type == TKS_JS_STRING;
@@ -265,6 +304,7 @@ static void value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 			choice_end(d);
 		break;
 	case F_ID:
+		o->tgi |= v->str && !v->len;
 		tks_dialect_keep(d, v, d->rec->response_id, sizeof(d->rec->response_id));
 		break;
 	case F_MODEL:
@@ -315,7 +355,8 @@ static void counter(struct tks_dialect_ctx *d, int64_t n)
 	 */
 	if (o->role && !o->choice.token && !o->any_finish)
 		return;
-	o->counting |= !o->any_finish;
+	/* Gateways tell the total behind the finish, in a frame with an empty choice. */
+	o->counting |= !o->any_finish && !o->finished;
 	if (!o->counting)
 		return;
 	/* vLLM counts each choice by itself. */
@@ -334,9 +375,10 @@ static void totals(struct tks_dialect_ctx *d)
 {
 	struct openai *o = state(d);
 	struct tks_usage u = o->usage;
+	bool streamed = d->streamed && !o->whole;
 	bool per_choice = o->nchoices && d->ask->n != TKS_NULL && d->ask->n > 1;
 
-	if (d->streamed && o->nchoices) {
+	if (streamed && o->nchoices) {
 		counter(d, u.output_tokens);
 		if (u.output_tokens == TKS_NULL)
 			counter(d, o->predicted);
@@ -344,7 +386,7 @@ static void totals(struct tks_dialect_ctx *d)
 	if (u.output_tokens == TKS_NULL)
 		u.output_tokens = o->predicted;
 	/* What comes with choices is a total with the finish only, and of one choice. */
-	if (d->streamed && o->nchoices && (per_choice || !o->any_finish))
+	if (streamed && o->nchoices && (per_choice || !(o->any_finish || o->finished)))
 		u.output_tokens = TKS_NULL;
 	tks_reqstate_usage(d->rs, &u);
 }
@@ -355,7 +397,11 @@ static void name_server(struct tks_dialect_ctx *d)
 
 	if (d->rec->server[0])
 		return;
-	if (o->sglang)
+	if (o->tgi)
+		strcpy(d->rec->server, "tgi");
+	else if (o->trtllm)
+		strcpy(d->rec->server, "tensorrt-llm");
+	else if (o->sglang)
 		strcpy(d->rec->server, "sglang");
 	else if (o->vllm)
 		strcpy(d->rec->server, "vllm");
@@ -370,6 +416,7 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	if (o->is_error || (o->detail && !o->nchoices))
 		tks_reqstate_error(d->rs, o->error_type, o->error_code);
 	totals(d);
+	o->finished |= o->any_finish;
 	name_server(d);
 }
 

@@ -349,10 +349,16 @@ static void answer_over(void *ctx, struct tks_reqstate *rs, uint64_t last_off)
 	tks_answers_over(ctx, rs, last_off);
 }
 
+static void answers_hole(void *ctx)
+{
+	tks_answers_hole(ctx);
+}
+
 static const struct tks_decoder_host decoder_host = {
 	.time_at = frame_time,
 	.answer = answer,
 	.answer_over = answer_over,
+	.hole = answers_hole,
 };
 
 void tks_exchange_response_head(struct tks_exchange *e, const struct tks_http_head *h)
@@ -380,8 +386,10 @@ void tks_exchange_response_head(struct tks_exchange *e, const struct tks_http_he
 		e->rec->http = h->resumed && h->major != 2 ? "1.1" : version(h);
 	e->rec->t_headers_ns = h->resumed ? TKS_NULL
 					  : tks_exchange_time(c, TKS_RESPONSE, h->last_off);
-	if (h->resumed)
+	if (h->resumed) {
 		tks_reqstate_hole(e->rs);
+		tks_answers_hole(e);
+	}
 	if (h->upgrade && tks_answers_start(e, h))
 		c->pipeline->counters.no_memory++;
 	e->dec = tks_decoder_new(c->pipeline->mem, &of);

@@ -42,6 +42,7 @@ struct tks_exchange {
 	struct tks_asks *asks;
 	struct tks_exchange *parent;
 	char key[128];
+	bool name_lost; /* its key may have been in bytes that are missing: no other can be its */
 };
 
 /* A new one, the connection's last. NULL without memory (counted). */

@@ -490,7 +490,7 @@ static void set_times(struct tks_reqstate *r, bool eos)
 		finished += r->choices[i].finish[0] != 0;
 	}
 	/* Some choice's finish may be in the hole. */
-	if (r->any_hole && (int64_t)finished < (q->n != TKS_NULL && q->n > 1 ? q->n : 1))
+	if (r->any_hole && (!finished || finished < r->nchoices || (int64_t)finished < q->n))
 		q->t_finish_ns = TKS_NULL;
 	/* A lone end-of-sequence token, without a frame of its own. */
 	if (!q->token_frames && eos) {

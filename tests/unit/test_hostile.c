@@ -81,7 +81,7 @@ static const struct tks_request *record_of(int conn)
 }
 
 /* Both end. flags: one of these at least is on the hostile record; 0: there is none; UNFINISHED: it
- * ends as one that its client left. */
+ * ends as one that its server left. */
 enum { UNFINISHED = 1 << 30 };
 
 static void finish(uint32_t flags)
@@ -106,8 +106,7 @@ static void finish(uint32_t flags)
 		assert_null(r);
 	} else {
 		assert_non_null(r);
-		assert_true(flags == UNFINISHED ? !strcmp(r->finish, "aborted")
-						: !!(r->flags & flags));
+		assert_true(flags == UNFINISHED ? !strcmp(r->finish, "cut") : !!(r->flags & flags));
 	}
 	tks_pipeline_free(b.l.p);
 	assert_int_equal(b.l.mem.used, 0);
