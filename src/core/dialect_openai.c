@@ -8,8 +8,8 @@
  *
  * Whether the finish frame stands for a token: where the choice carries `stop_reason` (vLLM's
  * Python front end, TensorRT-LLM) it is the engine's last output, mostly the end-of-sequence token
- * without text, and so it is in TGI, where every frame with a choice is a token's; elsewhere (SGLang: `matched_stop`; llama.cpp, OpenAI, vLLM's Rust front end) it is
- * an extra frame.
+ * without text, and so it is in TGI, where every frame with a choice is a token's; elsewhere
+ * (SGLang: `matched_stop`; llama.cpp, OpenAI, vLLM's Rust front end) it is an extra frame.
  *
  * Usage and timings in a frame with choices are cumulative counters if they come all along, but a
  * total if they come with the finish only (llama.cpp completions).

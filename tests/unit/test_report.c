@@ -208,6 +208,7 @@ static struct tks_request full(void)
 static const char full_text[] =
 	"{\"type\":\"request\",\"id\":7,\"pid\":4242,\"comm\":\"vllm\",\"cgroup\":\"/a.slice\","
 	"\"local\":\"[::1]:8000\",\"peer\":\"127.0.0.1:4000\",\"transport\":\"tcp\",\"http\":\"1.1\","
+	"\"stream_id\":null,"
 	"\"method\":\"POST\",\"path\":\"/v1/chat/completions\",\"status\":200,"
 	"\"dialect\":\"openai.chat\",\"model\":\"m\\\"1\",\"response_id\":\"c1\",\"server\":\"vllm\","
 	"\"streamed\":true,\"boundary\":\"send\",\"t_request_ns\":900,\"t_request_end_ns\":1000,"
@@ -284,7 +285,7 @@ static void test_empty_record(void **state)
 	assert_string_equal(
 		line,
 		"{\"type\":\"request\",\"id\":0,\"pid\":null,\"comm\":null,\"cgroup\":null,"
-		"\"local\":null,\"peer\":null,\"transport\":\"tcp\",\"http\":null,\"method\":null,"
+		"\"local\":null,\"peer\":null,\"transport\":\"tcp\",\"http\":null,\"stream_id\":null,\"method\":null,"
 		"\"path\":null,\"status\":null,\"dialect\":\"unknown\",\"model\":null,"
 		"\"response_id\":null,\"server\":null,\"streamed\":null,\"boundary\":\"send\","
 		"\"t_request_ns\":null,\"t_request_end_ns\":null,\"t_headers_ns\":null,"
