@@ -229,7 +229,10 @@ void tks_exchange_end(struct tks_exchange *e, enum tks_outcome how)
 	struct tks_pipeline *p = e->conn->pipeline;
 	bool llm = e->parent, silent = false;
 
-	tks_answers_end_all(e, how);
+	/* Nothing but its close ends a WebSocket, and what is open then is unfinished. */
+	tks_answers_end_all(e, e->rec->status == 101 && how == TKS_OUT_COMPLETE
+				       ? tks_exchange_who_left(e->conn)
+				       : how);
 	if (e->dec) {
 		tks_decoder_end(e->dec);
 		llm = tks_decoder_is_llm(e->dec) == 1;

@@ -108,6 +108,13 @@ static void decode(const uint8_t *p, size_t n, unsigned int which, size_t piece,
 		abort();
 }
 
+/* Where a message that can be read begins again is looked for at the starts of slices. */
+static bool resynced(const struct tks_request *a, unsigned int which)
+{
+	return a->flags & TKS_F_LOST &&
+	       (strstr(heads[which].type, "amazon") || !strcmp(heads[which].type, "websocket"));
+}
+
 static void same(const struct tks_request *a, const struct tks_request *b)
 {
 	if (a->tokens != b->tokens || a->token_frames != b->token_frames ||
@@ -129,6 +136,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	decode(data + 2, size - 2, which, size, whole);
 	decode(data + 2, size - 2, which, data[1] + 1u, cut);
 	decode(data + 2, size - 2, which, 1, bytes);
+	if (resynced(&whole[0], which) && resynced(&cut[0], which) && resynced(&bytes[0], which))
+		return 0;
 	for (int i = 0; i < 2; i++) {
 		same(&whole[i], &bytes[i]);
 		same(&whole[i], &cut[i]);
