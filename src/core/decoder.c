@@ -58,6 +58,7 @@ struct tks_decoder {
 	bool resumed; /* no head said what it is */
 	bool unknowable; /* the head may have said what it is, in a way that can't be read */
 	uint64_t first_off, last_off; /* of a document without framing */
+	bool array_over;
 };
 
 static int frame_done(struct tks_decoder *d, uint64_t first_off, uint64_t last_off)
@@ -301,13 +302,13 @@ static void elements(struct tks_decoder *d, const struct tks_slice *s)
 {
 	size_t i = 0;
 
-	while (i < s->len && d->mode == M_ARRAY) {
+	while (i < s->len && d->mode == M_ARRAY && !d->array_over) {
 		uint8_t ch = s->data[i];
 
 		if (!d->doc.in && (is_space(ch) || ch == ',' || ch == '['))
 			i++;
 		else if (!d->doc.in && ch == ']')
-			return;
+			d->array_over = true;
 		else
 			i += element(d, s->data + i, s->len - i, s->off + i);
 	}
