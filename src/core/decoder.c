@@ -267,6 +267,15 @@ static bool is_space(uint8_t ch)
 	return ch == ' ' || ch == '\t' || ch == '\r' || ch == '\n';
 }
 
+static void skip_space(struct tks_slice *s)
+{
+	while (s->len && is_space(*s->data)) {
+		s->data++;
+		s->off++;
+		s->len--;
+	}
+}
+
 static void one_document(struct tks_decoder *d, const struct tks_slice *s)
 {
 	if (!d->doc.in)
@@ -318,11 +327,8 @@ static void json_bytes(struct tks_decoder *d, const struct tks_slice *in)
 {
 	struct tks_slice s = *in;
 
-	while (!d->doc.in && s.len && is_space(*s.data)) {
-		s.data++;
-		s.off++;
-		s.len--;
-	}
+	if (!d->doc.in)
+		skip_space(&s);
 	if (!s.len)
 		return;
 	if (d->doc.in || *s.data != '[') {
@@ -431,8 +437,6 @@ static void look(struct tks_decoder *d, const struct tks_slice *s)
 {
 	uint8_t ch = *s->data;
 
-	if (is_space(ch) && !d->resumed)
-		return;
 	/* Nothing that is written as text begins so. */
 	d->mode = ch < ' ' && !is_space(ch) ? M_NONE : M_EVENTS;
 	if (ch == '{')
@@ -446,8 +450,14 @@ static void look(struct tks_decoder *d, const struct tks_slice *s)
 		tks_sse_gap(&d->framing.sse);
 }
 
-static void framed(struct tks_decoder *d, const struct tks_slice *s)
+static void framed(struct tks_decoder *d, const struct tks_slice *in)
 {
+	struct tks_slice rest = *in, *s = &rest;
+
+	if (d->mode == M_LOOK && !d->resumed)
+		skip_space(s);
+	if (!s->len)
+		return;
 	if (d->mode == M_LOOK)
 		look(d, s);
 	switch (d->mode) {
