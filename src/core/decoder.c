@@ -101,7 +101,9 @@ static void document_bytes(void *ctx, const struct tks_slice *s)
 {
 	struct tks_decoder *d = ctx;
 
-	truncated_if(d, tks_document_data(&d->doc, s->data, s->len));
+	/* The rest of a slice is still read by a framing that was given up in it. */
+	if (d->mode != M_NONE)
+		truncated_if(d, tks_document_data(&d->doc, s->data, s->len));
 }
 
 static void document_void(void *ctx)
@@ -235,6 +237,8 @@ static void on_ws_message(void *ctx, const struct tks_ws_message *m)
 {
 	struct tks_decoder *d = ctx;
 
+	if (d->mode == M_NONE)
+		return;
 	if (m->broken)
 		hole(d);
 	if (m->broken || !m->text) {
