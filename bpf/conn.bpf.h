@@ -53,11 +53,20 @@ static __always_inline bool in_tree(__u32 pid)
 	return false;
 }
 
+/* The process's name, whatever its threads call themselves. */
+static __always_inline void process_comm(char *comm)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	bpf_core_read(comm, TKS_COMM_LEN, &leader->comm);
+}
+
 static __always_inline bool comm_wanted(void)
 {
-	char comm[TKS_COMM_LEN];
+	char comm[TKS_COMM_LEN] = {};
 
-	bpf_get_current_comm(comm, sizeof(comm));
+	process_comm(comm);
 	for (int i = 0; i < TKS_COMM_LEN; i++) {
 		if (comm[i] != cfg_comm[i])
 			return false;

@@ -92,7 +92,7 @@ static __always_inline void rec_task(struct tks_rec *rec)
 	rec->pid = id >> 32;
 	rec->tid = (__u32)id;
 	rec->cgroup = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	process_comm(rec->comm);
 }
 
 /* Family, ports, addresses, namespace and sequence numbers of a socket, by reads that can't fault.

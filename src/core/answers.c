@@ -44,7 +44,6 @@ static struct tks_exchange *answer_new(struct tks_exchange *e, const char *key)
 	tks_list_append(&e->answers, &a->in_conn);
 	strncpy(a->key, key, sizeof(a->key) - 1);
 	a->rec->http = e->rec->http;
-	a->rec->status = e->rec->status;
 	a->rec->stream_id = e->rec->stream_id;
 	memcpy(a->rec->method, e->rec->method, sizeof(a->rec->method));
 	memcpy(a->rec->path, e->rec->path, sizeof(a->rec->path));
@@ -154,11 +153,14 @@ static void on_ws_message(void *ctx, const struct tks_ws_message *m)
 		asked(s, m->first_off, m->last_off);
 }
 
+/* The client wants no more of what is under way. */
 static void on_ws_close(void *ctx, uint16_t code, uint64_t last_off)
 {
-	(void)ctx;
+	struct tks_asks *s = ctx;
+
 	(void)code;
 	(void)last_off;
+	tks_answers_end_all(s->stream, TKS_OUT_ABORTED);
 }
 
 static void on_grpc_message(void *ctx, const struct tks_grpc_message *m)
@@ -323,7 +325,13 @@ void tks_answers_over(struct tks_exchange *e, struct tks_reqstate *rs, uint64_t 
 
 void tks_answers_end_all(struct tks_exchange *e, enum tks_outcome how)
 {
-	while (!tks_list_empty(&e->answers))
-		tks_exchange_end(tks_list_entry(e->answers.next, struct tks_exchange, in_conn),
-				 how);
+	while (!tks_list_empty(&e->answers)) {
+		struct tks_exchange *a =
+			tks_list_entry(e->answers.next, struct tks_exchange, in_conn);
+
+		/* More of it may have been in what is missing. */
+		if (a->rec->flags & TKS_F_LOST)
+			a->rec->t_end_ns = TKS_NULL;
+		tks_exchange_end(a, how);
+	}
 }

@@ -74,6 +74,7 @@ static int frame_done(struct tks_decoder *d, uint64_t first_off, uint64_t last_o
 	err = tks_reqstate_frame(rs, &at);
 	if (rs == d->rs)
 		return err;
+	ctx->rec->t_end_ns = at.t_ns;
 	/* Back to the stream itself, until a document says whose it is. */
 	ctx->rs = d->rs;
 	ctx->rec = tks_reqstate_record(d->rs);
@@ -253,9 +254,12 @@ static void on_ws_message(void *ctx, const struct tks_ws_message *m)
 
 static void on_ws_close(void *ctx, uint16_t code, uint64_t last_off)
 {
-	(void)ctx;
+	struct tks_decoder *d = ctx;
+
 	(void)code;
 	(void)last_off;
+	if (d->host->closed)
+		d->host->closed(d->ctx);
 }
 
 static const struct tks_ws_ops ws_ops = {

@@ -54,6 +54,8 @@ struct tks_decoder_host {
 	struct tks_reqstate *(*answer)(void *ctx, const char *key);
 	/* The answer turned to last ended with the frame that was just counted. */
 	void (*answer_over)(void *ctx, struct tks_reqstate *rs, uint64_t last_off);
+	/* The server says that it ends the stream. */
+	void (*closed)(void *ctx);
 	/* Part of the stream can't be read; it may have been any open answer's. */
 	void (*hole)(void *ctx);
 };

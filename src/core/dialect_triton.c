@@ -159,6 +159,7 @@ static void grpc_end(struct tks_dialect_ctx *d, bool ok)
 	name_server(d);
 	if (!d->rec->model[0])
 		strcpy(d->rec->model, t->model);
+	strcpy(d->rec->response_id, t->id);
 	if (t->error)
 		tks_reqstate_error(d->rs, "", "");
 	else if (t->output)

@@ -185,6 +185,8 @@ static void fill_identity(struct tks_exchange *e)
 	tks_endpoint_str(&c->local, r->local);
 	tks_endpoint_str(&c->peer, r->peer);
 	r->transport = "tcp";
+	if (e->parent)
+		r->status = e->parent->rec->status;
 	r->boundary = p->cfg.boundary;
 	r->max_tokens = e->ask.max_tokens;
 	r->n = e->ask.n;
@@ -352,6 +354,11 @@ static void answer_over(void *ctx, struct tks_reqstate *rs, uint64_t last_off)
 	tks_answers_over(ctx, rs, last_off);
 }
 
+static void closed(void *ctx)
+{
+	tks_answers_end_all(ctx, TKS_OUT_CUT);
+}
+
 static void answers_hole(void *ctx)
 {
 	tks_answers_hole(ctx);
@@ -361,6 +368,7 @@ static const struct tks_decoder_host decoder_host = {
 	.time_at = frame_time,
 	.answer = answer,
 	.answer_over = answer_over,
+	.closed = closed,
 	.hole = answers_hole,
 };
 

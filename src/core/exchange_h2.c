@@ -102,8 +102,11 @@ static int on_body(void *ctx, uint32_t stream, enum tks_side side, const struct 
 	}
 	if (e->rec->send_wait_ns != TKS_NULL)
 		tks_exchange_waited(e, tks_exchange_stamp(c, TKS_RESPONSE, s->off));
-	if (e->answered)
-		tks_exchange_response_body(e, s);
+	if (!e->answered)
+		return 0;
+	tks_exchange_response_body(e, s);
+	/* Of one that is reset this is the last that is known. */
+	e->rec->t_end_ns = tks_exchange_time(c, TKS_RESPONSE, s->off + s->len - 1);
 	return 0;
 }
 
@@ -174,7 +177,7 @@ static int on_reset(void *ctx, uint32_t stream, enum tks_side by, uint32_t code)
 		snprintf(text, sizeof(text), "%u", code);
 		tks_reqstate_error(e->rs, "http2", text);
 	}
-	tks_exchange_end(e, TKS_OUT_CUT);
+	/* Its ends follow. */
 	return 0;
 }
 
