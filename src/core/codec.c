@@ -299,10 +299,10 @@ void tks_codec_reset(struct tks_codec *c)
 	*c = fresh;
 	if (c->zstd)
 		ZSTD_DCtx_reset(c->zstd, ZSTD_reset_session_only);
-	if (c->br) {
+	if (c->coding == TKS_CODING_BR) {
 		/* The library can't start over. */
-		BrotliDecoderDestroyInstance(c->br);
-		c->br = NULL;
+		if (c->br)
+			BrotliDecoderDestroyInstance(c->br);
 		c->err = open_library(c);
 	}
 	if (c->z.state)

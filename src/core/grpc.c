@@ -109,6 +109,8 @@ int tks_grpc_feed(struct tks_grpc *g, const struct tks_slice *in)
 				end_message(g, part.off + part.len - 1);
 		}
 		err = err ?: ret;
+		if (g->nprefix)
+			g->cur.last_off = part.off + part.len - 1;
 		s.data += part.len;
 		s.off += part.len;
 		s.len -= part.len;
@@ -118,6 +120,8 @@ int tks_grpc_feed(struct tks_grpc *g, const struct tks_slice *in)
 
 void tks_grpc_gap(struct tks_grpc *g, uint64_t len)
 {
+	if (g->lost)
+		return;
 	if (g->nprefix == PREFIX)
 		g->cur.broken = true;
 	if (g->nprefix < PREFIX || !len || len > g->left) {
@@ -129,6 +133,7 @@ void tks_grpc_gap(struct tks_grpc *g, uint64_t len)
 		return;
 	}
 	g->left -= (uint32_t)len;
+	g->cur.last_off += len;
 	if (!g->left)
 		end_message(g, g->cur.last_off);
 }

@@ -75,10 +75,11 @@ uint32_t tks_h2_frame_fixed(const struct tks_h2_frame *f)
 
 bool tks_h2_frame_valid(const struct tks_h2_frame *f)
 {
-	const struct rule *r = &rules[f->type];
+	const struct rule *r;
 
 	if (f->type >= TYPES)
 		return true;
+	r = &rules[f->type];
 	if (f->len < r->min || f->len > r->max || f->len % r->unit)
 		return false;
 	return f->len >= tks_h2_frame_fixed(f) && (f->stream ? r->nonzero : r->zero);

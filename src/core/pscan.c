@@ -147,9 +147,11 @@ static void end_bytes(struct tks_pscan *p)
 		tell(p, p->field, TKS_PS_BYTES, p->count);
 	if (p->place == IN_PACKED) {
 		p->bad |= p->shift;
-		tell(p, p->field, TKS_PS_PACKED, p->count);
+		if (!p->bad)
+			tell(p, p->field, TKS_PS_PACKED, p->count);
 	}
-	between(p);
+	if (!p->bad)
+		between(p);
 }
 
 static void on_length(struct tks_pscan *p)
