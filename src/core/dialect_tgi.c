@@ -75,7 +75,7 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 
 static const char *const signs[] = {
 	"token.id generated_text?",
-	"generated_text",
+	"generated_text details.generated_tokens",
 	"error error_type",
 	NULL,
 };
