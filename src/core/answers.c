@@ -23,6 +23,7 @@ struct tks_asks {
 	size_t open;
 	bool begun; /* bytes of the message under way have come */
 	bool bad;
+	bool closed; /* the client said that it leaves */
 	int64_t begun_ns; /* when its first byte did */
 	/* The message under way. */
 	char type[24], key[128], model[128];
@@ -153,14 +154,20 @@ static void on_ws_message(void *ctx, const struct tks_ws_message *m)
 		asked(s, m->first_off, m->last_off);
 }
 
-/* The client wants no more of what is under way. */
+/* The client wants no more of what is under way; what the server sent until it heard of that is
+ * still to come, and may be waited for. */
 static void on_ws_close(void *ctx, uint16_t code, uint64_t last_off)
 {
 	struct tks_asks *s = ctx;
 
 	(void)code;
 	(void)last_off;
-	tks_answers_end_all(s->stream, TKS_OUT_ABORTED);
+	s->closed = true;
+}
+
+bool tks_answers_closed(const struct tks_exchange *e)
+{
+	return e->asks && e->asks->closed;
 }
 
 static void on_grpc_message(void *ctx, const struct tks_grpc_message *m)

@@ -33,4 +33,7 @@ void tks_answers_over(struct tks_exchange *e, struct tks_reqstate *rs, uint64_t 
 /* The stream ends, and its answers with it. */
 void tks_answers_end_all(struct tks_exchange *e, enum tks_outcome how);
 
+/* The client has closed the stream: what is open when it ends was given up by it. */
+bool tks_answers_closed(const struct tks_exchange *e);
+
 #endif

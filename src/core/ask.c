@@ -22,6 +22,7 @@ enum field {
 	F_PROMPT_ELEM,
 	F_USAGE,
 	F_CONTINUOUS,
+	F_OTHER,
 };
 
 static const struct tks_jfield fields[] = {
@@ -46,6 +47,19 @@ static const struct tks_jfield fields[] = {
 	{ "prompt[]", F_PROMPT_ELEM, 0 },
 	{ "stream_options.include_usage", F_USAGE, 0 },
 	{ "stream_options.continuous_usage_stats", F_CONTINUOUS, 0 },
+	/* Only that they are there: what is asked for is a model's. */
+	{ "messages", F_OTHER, 0 },
+	{ "message", F_OTHER, 0 },
+	{ "input", F_OTHER, 0 },
+	{ "inputs", F_OTHER, 0 },
+	{ "inputText", F_OTHER, 0 },
+	{ "input_ids", F_OTHER, 0 },
+	{ "input_prefix", F_OTHER, 0 },
+	{ "text", F_OTHER, 0 },
+	{ "text_input", F_OTHER, 0 },
+	{ "contents", F_OTHER, 0 },
+	{ "inferenceConfig", F_OTHER, 0 },
+	{ "promptVariables", F_OTHER, 0 },
 };
 
 struct tks_askscan {
@@ -83,9 +97,11 @@ static void on_value(void *ctx, const struct tks_jvalue *v)
 	struct tks_askscan *s = ctx;
 	struct tks_ask *a = s->ask;
 
+	a->of_model |= v->id != F_BODY;
 	switch (v->id) {
 	case F_BODY:
 		a->is_json = v->type == TKS_JS_OBJECT;
+		a->empty = !v->count;
 		break;
 	case F_MODEL:
 		if (v->str)

@@ -55,6 +55,7 @@ struct tks_decoder {
 	char event[48];
 	const struct tks_decoder_host *host;
 	void *ctx;
+	bool other_type; /* of a type that no model answers in */
 	bool resumed; /* no head said what it is */
 	bool unknowable; /* the head may have said what it is, in a way that can't be read */
 	uint64_t first_off, last_off; /* of a document without framing */
@@ -613,6 +614,7 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decode
 		return NULL;
 	d->mem = mem;
 	d->mode = mode_of(of->head, of->target);
+	d->other_type = d->mode == M_NONE && of->head->content_type[0];
 	d->resumed = of->head->resumed;
 	d->unknowable = of->head->unknowable && !of->head->content_type[0];
 	set_context(d, of);
@@ -743,6 +745,17 @@ int tks_decoder_is_llm(const struct tks_decoder *d)
 bool tks_decoder_not_generated(const struct tks_decoder *d)
 {
 	return d->doc.d.not_generated;
+}
+
+bool tks_decoder_is_other(const struct tks_decoder *d)
+{
+	const struct tks_request *rec = d->doc.d.rec;
+
+	if (rec->status < 200 || rec->status >= 300 ||
+	    (rec->flags & (TKS_F_LOST | TKS_F_MID_STREAM | TKS_F_OPAQUE | TKS_F_TRUNCATED)))
+		return false;
+	return d->other_type || (d->doc.decided && d->doc.d.dialect == &tks_dialect_unknown &&
+				 (d->doc.single || d->doc.array));
 }
 
 bool tks_decoder_wants_no_body(const struct tks_decoder *d)

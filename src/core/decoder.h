@@ -22,6 +22,7 @@ struct tks_ask {
 	bool echo;
 	bool include_usage, continuous_usage;
 	bool is_json; /* the body was a JSON object, whole */
+	bool empty, of_model; /* it has no member; one that requests to models have */
 	bool truncated; /* a part of the body was not seen: absent fields mean nothing */
 };
 
@@ -93,6 +94,9 @@ void tks_decoder_trailers(struct tks_decoder *d, const char *grpc_status);
 /* 1: an LLM's answer; 0: not; -EAGAIN: can't tell yet. A text/event-stream is always one (`unknown`
  * at worst). A stream of several answers is none itself. */
 int tks_decoder_is_llm(const struct tks_decoder *d);
+
+/* The answer was seen whole, was no refusal, and is no model's. */
+bool tks_decoder_is_other(const struct tks_decoder *d);
 
 /* It is from a server of LLMs, but no generation: no record, whatever the path. */
 bool tks_decoder_not_generated(const struct tks_decoder *d);

@@ -89,6 +89,11 @@ static size_t path_match(const struct tks_dialect *dialect, const char *target, 
 	return best;
 }
 
+bool tks_dialect_at_path(const struct tks_dialect *dialect, const char *target)
+{
+	return path_match(dialect, target, strcspn(target, "?#")) > 0;
+}
+
 const struct tks_dialect *tks_dialect_of_path(const char *target)
 {
 	const struct tks_dialect *found = NULL;
@@ -284,6 +289,7 @@ void tks_said_value(struct tks_dialect_ctx *d, struct tks_said *s, const struct 
 void tks_said_tell(struct tks_dialect_ctx *d, const struct tks_said *s)
 {
 	struct tks_choice_facts c = s->choice;
+	struct tks_usage u = s->usage;
 
 	c.text = s->visible || s->reasoning;
 	c.reasoning = s->reasoning && !s->visible;
@@ -294,7 +300,10 @@ void tks_said_tell(struct tks_dialect_ctx *d, const struct tks_said *s)
 		c.tokens = -1;
 	if (c.token || c.finish[0] || c.tokens >= 0 || c.counter >= 0)
 		tks_reqstate_choice(d->rs, &c);
-	tks_reqstate_usage(d->rs, &s->usage);
+	/* In a batch it is that of another prompt. */
+	if (s->choice.index)
+		u.prompt_tokens = TKS_NULL;
+	tks_reqstate_usage(d->rs, &u);
 	if (s->is_error)
 		tks_reqstate_error(d->rs, s->error_kind, s->error_code);
 }

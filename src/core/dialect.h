@@ -64,7 +64,9 @@ struct tks_dialect {
 	 *   PATH        there, and not null          PATH?  there, null too
 	 *   PATH=TEXT   a string, this one; with * at its end, one that begins so (48 bytes at
 	 * most) !PATH       not there, or null PATH is as in jscan.h. Instead of a member: @aws (an
-	 * AWS event stream's message), @ws (a WebSocket's), @event=TEXT (the event's name).
+	 * AWS event stream's message), @ws (a WebSocket's), @event=TEXT (the event's name),
+	 * @stream (one of a stream's documents), @path (asked for at a path of the dialect's).
+	 * What answers of other services may have too must not stand alone.
 	 */
 	const char *const *signs;
 	/* Ends of request paths that suggest it, before the query, whatever proxies put in front
@@ -98,6 +100,9 @@ const struct tks_dialect *tks_dialect_named(const char *name);
 /* By a request's path; NULL: no LLM server's. */
 const struct tks_dialect *tks_dialect_of_path(const char *target);
 
+/* The path is one of those that the dialect is spoken at. */
+bool tks_dialect_at_path(const struct tks_dialect *dialect, const char *target);
+
 /* The one spoken by that gRPC method, or NULL. */
 const struct tks_dialect *tks_dialect_of_method(const char *path);
 
@@ -119,9 +124,16 @@ void tks_shape_free(struct tks_mem *mem, struct tks_shape *s);
 void tks_shape_begin(struct tks_shape *s);
 enum tks_jstatus tks_shape_feed(struct tks_shape *s, const void *data, size_t n, size_t *used);
 
+/* What stands around a document. */
+struct tks_shape_place {
+	enum tks_shape_kind kind;
+	const char *event, *target; /* "" : none, not seen */
+	bool stream; /* it is one of a stream's, not the body or an element of an array */
+};
+
 /* The dialect whose signs are there so far, or NULL. */
-const struct tks_dialect *tks_shape_dialect(const struct tks_shape *s, enum tks_shape_kind kind,
-					    const char *event);
+const struct tks_dialect *tks_shape_dialect(const struct tks_shape *s,
+					    const struct tks_shape_place *place);
 
 /* It has what errors have: an `error` that is not null, FastAPI's `detail`, object "error". */
 bool tks_shape_is_error(const struct tks_shape *s);

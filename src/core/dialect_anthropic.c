@@ -82,7 +82,6 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 
 static const char *const signs[] = {
 	"type=message_start message",
-	"type=ping @event=ping",
 	"type=content_block_*",
 	"type=message_delta delta",
 	"type=message_stop",

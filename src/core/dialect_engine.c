@@ -75,6 +75,7 @@ static const struct tks_pfield trtllm_fields[] = {
 
 struct engine {
 	int64_t total; /* of the choices that are complete */
+	uint64_t open; /* choices (by bit) that have begun and are not complete */
 	bool chunks; /* there was one */
 
 	struct tks_choice_facts choice;
@@ -167,9 +168,14 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		e->choice.token = e->choice.tokens > 0;
 		e->choice.counter = e->count != TKS_NULL ? e->count : -1;
 	}
+	if (e->chunk)
+		e->open |= 1ull << (e->choice.index & 63);
 	if (e->complete && e->count != TKS_NULL) {
+		e->open &= ~(1ull << (e->choice.index & 63));
 		e->total += e->count;
-		e->usage.output_tokens = e->total;
+		/* More is to come of the others. */
+		if (!e->open)
+			e->usage.output_tokens = e->total;
 	}
 	if (e->complete && !e->chunks)
 		d->rec->streamed = 0;

@@ -208,7 +208,7 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 }
 
 static const char *const signs[] = {
-	"candidates[].content",	      "candidates[].finishReason", "usageMetadata modelVersion",
+	"candidates[].content.parts", "candidates[].finishReason", "usageMetadata modelVersion",
 	"promptFeedback.blockReason", "usageMetadata candidates",  NULL,
 };
 

@@ -4,14 +4,15 @@
  * for each choice. SGLang's text and ids are cumulative too (unless started with
  * --incremental-streaming-output) and tell nothing that the counter doesn't; LMDeploy's are new.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "dialect.h"
 
-enum field { F_COUNT = TKS_SAID_OWN };
+enum field { F_COUNT = TKS_SAID_OWN, F_ID };
 
 #define COMMON                                                                                     \
-	{ "meta_info.id", TKS_SAID_ID, TKS_JF_KEEP }, { "index", TKS_SAID_INDEX, 0 },              \
+	{ "meta_info.id", F_ID, TKS_JF_KEEP }, { "index", TKS_SAID_INDEX, 0 },                     \
 		{ "meta_info.index", TKS_SAID_INDEX, 0 },                                          \
 		{ "meta_info.completion_tokens", F_COUNT, 0 },                                     \
 		{ "meta_info.prompt_tokens", TKS_SAID_IN, 0 },                                     \
@@ -37,6 +38,7 @@ struct generate {
 
 	struct tks_said said;
 	int64_t count;
+	char id[128];
 };
 
 _Static_assert(sizeof(struct generate) <= TKS_DIALECT_STATE, "the dialect's state fits");
@@ -50,12 +52,15 @@ static void begin(struct tks_dialect_ctx *d)
 {
 	tks_said_begin(&state(d)->said);
 	state(d)->count = TKS_NULL;
+	state(d)->id[0] = 0;
 }
 
 static void value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 {
 	if (v->id == F_COUNT)
 		state(d)->count = tks_jvalue_count(v);
+	else if (v->id == F_ID)
+		tks_jvalue_text(v, state(d)->id, sizeof(state(d)->id));
 	else
 		tks_said_value(d, &state(d)->said, v);
 }
@@ -67,6 +72,9 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 
 	if (!ok)
 		return;
+	/* Each text of a batch has an id of its own; the first one's stands for all. */
+	if (!s->choice.index && !d->rec->response_id[0])
+		snprintf(d->rec->response_id, sizeof(d->rec->response_id), "%s", g->id);
 	if (g->count != TKS_NULL && d->streamed) {
 		s->choice.counter = g->count;
 	} else if (g->count != TKS_NULL) {

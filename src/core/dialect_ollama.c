@@ -75,7 +75,7 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		tks_reqstate_done(d->rs);
 }
 
-static const char *const chat_signs[] = { "created_at message done", NULL };
+static const char *const chat_signs[] = { "model created_at message done", NULL };
 
 static const char *const chat_paths[] = { "/api/chat", NULL };
 
@@ -90,7 +90,7 @@ const struct tks_dialect tks_dialect_ollama_chat = {
 	.end = end,
 };
 
-static const char *const generate_signs[] = { "created_at response done", NULL };
+static const char *const generate_signs[] = { "model created_at response done", NULL };
 
 static const char *const generate_paths[] = { "/api/generate", NULL };
 

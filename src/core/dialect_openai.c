@@ -77,6 +77,7 @@ static const struct tks_jfield fields[] = {
 	{ "choices[].stop_reason", F_STOP_REASON, 0 },
 	{ "choices[].matched_stop", F_MATCHED_STOP, 0 },
 	{ "choices[].token_ids", F_TOKEN_IDS, 0 },
+	{ "choices[].output_ids", F_TOKEN_IDS, 0 }, /* LMDeploy */
 	{ "choices[].logprobs.content", F_LOGPROBS, 0 },
 	{ "choices[].logprobs.tokens", F_LOGPROB_TOKENS, 0 },
 	{ "usage.completion_tokens", F_USAGE_OUT, 0 },
@@ -102,6 +103,8 @@ struct openai {
 	bool first_over; /* ... of the choice with index 0 */
 	uint32_t turn; /* LMDeploy answers prompts one after the other, all with index 0 */
 	bool vllm, sglang, tgi, trtllm;
+	int64_t sum, sum_prompt; /* of choices that told a usage of their own with their finish */
+	int64_t nsummed;
 
 	uint32_t nchoices;
 	bool any_finish, is_error, detail;
@@ -344,6 +347,14 @@ static void value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 	}
 }
 
+/* Several answers in one: a usage that comes with one of them may be of that one only. */
+static int64_t answers_of(const struct tks_dialect_ctx *d)
+{
+	int64_t n = d->ask->n != TKS_NULL && d->ask->n > 1 ? d->ask->n : 1;
+
+	return n * d->ask->prompts;
+}
+
 /* A cumulative count that came with choices. */
 static void counter(struct tks_dialect_ctx *d, int64_t n)
 {
@@ -360,7 +371,7 @@ static void counter(struct tks_dialect_ctx *d, int64_t n)
 	if (!o->counting)
 		return;
 	/* vLLM counts each choice by itself. */
-	if (d->ask->n != TKS_NULL && d->ask->n > 1 && o->nchoices == 1 && !o->sglang) {
+	if (answers_of(d) > 1 && o->nchoices == 1 && !o->sglang) {
 		o->choice.counter = n;
 		o->choice.token = o->choice.text = o->choice.finish_is_token = false;
 		o->choice.tokens = -1;
@@ -371,12 +382,32 @@ static void counter(struct tks_dialect_ctx *d, int64_t n)
 	tks_reqstate_counter(d->rs, n);
 }
 
+/* The usage is of the choice that ends here; that of all is known when all have ended. */
+static void add_up(struct tks_dialect_ctx *d, struct tks_usage *u)
+{
+	struct openai *o = state(d);
+	bool ends = o->nchoices == 1 && o->any_finish && u->output_tokens != TKS_NULL;
+
+	if (ends) {
+		o->nsummed++;
+		o->sum += u->output_tokens;
+		o->sum_prompt += u->prompt_tokens != TKS_NULL ? u->prompt_tokens : 0;
+	}
+	*u = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+	if (!ends || o->nsummed != answers_of(d))
+		return;
+	u->output_tokens = o->sum;
+	/* Choices of one prompt repeat its count. */
+	if (o->nsummed == d->ask->prompts)
+		u->prompt_tokens = o->sum_prompt;
+}
+
 static void totals(struct tks_dialect_ctx *d)
 {
 	struct openai *o = state(d);
 	struct tks_usage u = o->usage;
 	bool streamed = d->streamed && !o->whole;
-	bool per_choice = o->nchoices && d->ask->n != TKS_NULL && d->ask->n > 1;
+	bool per_choice = o->nchoices && answers_of(d) > 1;
 
 	if (streamed && o->nchoices) {
 		counter(d, u.output_tokens);
@@ -386,7 +417,9 @@ static void totals(struct tks_dialect_ctx *d)
 	if (u.output_tokens == TKS_NULL)
 		u.output_tokens = o->predicted;
 	/* What comes with choices is a total with the finish only, and of one choice. */
-	if (streamed && o->nchoices && (per_choice || !(o->any_finish || o->finished)))
+	if (streamed && per_choice)
+		add_up(d, &u);
+	else if (streamed && o->nchoices && !(o->any_finish || o->finished))
 		u.output_tokens = TKS_NULL;
 	tks_reqstate_usage(d->rs, &u);
 }
@@ -423,8 +456,8 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 static const char *const chat_signs[] = {
 	"object=chat.completion.chunk",
 	"object=chat.completion",
-	"!object choices[].delta",
-	"!object choices[].message",
+	"@stream !object choices[].delta",
+	"!object choices[].message choices[].finish_reason?",
 	NULL,
 };
 
@@ -432,7 +465,8 @@ static const char *const chat_paths[] = { "/chat/completions", NULL };
 
 static const char *const completions_signs[] = {
 	"object=text_completion",
-	"!object choices[].text",
+	"@stream !object choices[].text",
+	"!object choices[].text choices[].finish_reason?",
 	NULL,
 };
 

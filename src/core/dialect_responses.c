@@ -126,7 +126,7 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 static const char *const signs[] = {
 	"type=response.*",
 	"type=error sequence_number",
-	"object=response status",
+	"object=response status output",
 	NULL,
 };
 

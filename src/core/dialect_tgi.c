@@ -76,11 +76,12 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 static const char *const signs[] = {
 	"token.id generated_text?",
 	"generated_text details.generated_tokens",
+	"@path generated_text",
 	"error error_type",
 	NULL,
 };
 
-static const char *const paths[] = { "/generate_stream", NULL };
+static const char *const paths[] = { "/generate_stream", "/generate", NULL };
 
 const struct tks_dialect tks_dialect_tgi = {
 	.name = "tgi.generate_stream",

@@ -60,8 +60,9 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 }
 
 static const char *const signs[] = {
-	"text_output",
-	"model_name model_version",
+	"model_name text_output",
+	"@path text_output",
+	"@path model_name model_version",
 	NULL,
 };
 

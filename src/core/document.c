@@ -113,14 +113,21 @@ int tks_document_decide(struct tks_document *doc, const struct tks_dialect *dial
 /* With a whole document looked at, or as much of it as is kept. */
 static int try_decide(struct tks_document *doc, bool whole)
 {
-	const struct tks_dialect *dialect = tks_shape_dialect(doc->shape, doc->kind, doc->d.event);
+	const struct tks_shape_place place = {
+		.kind = doc->kind,
+		.event = doc->d.event,
+		.target = doc->d.target,
+		.stream = !doc->single && !doc->array,
+	};
+	const struct tks_dialect *dialect = tks_shape_dialect(doc->shape, &place);
 
 	/* What it is may stand behind a long text: then the path must do. */
 	if (!dialect && !whole && doc->single)
 		dialect = tks_dialect_of_path(doc->d.target);
 	if (dialect)
 		return tks_document_decide(doc, dialect);
-	if (tks_shape_is_error(doc->shape) && doc->d.target[0]) {
+	if ((tks_shape_is_error(doc->shape) || (doc->single && doc->d.rec->status >= 400)) &&
+	    doc->d.target[0]) {
 		dialect = tks_dialect_of_path(doc->d.target);
 		if (dialect)
 			return tks_document_decide(doc, dialect);
@@ -273,8 +280,10 @@ int tks_document_end(struct tks_document *doc)
 	}
 	if (!doc->decided && !doc->bad && !doc->skip)
 		err = try_decide(doc, true);
+	/* Gateways send pings until the engine answers: then the path must do. */
 	if (!err && !doc->decided && doc->count >= DOCUMENTS_MAX)
-		err = tks_document_decide(doc, &tks_dialect_unknown);
+		err = tks_document_decide(doc, tks_dialect_of_path(doc->d.target)
+						       ?: &tks_dialect_unknown);
 	doc->in = false;
 	if (err)
 		return err;

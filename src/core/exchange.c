@@ -232,13 +232,15 @@ void tks_exchange_end(struct tks_exchange *e, enum tks_outcome how)
 	bool llm = e->parent, silent = false;
 
 	/* Nothing but its close ends a WebSocket, and what is open then is unfinished. */
+	if (tks_answers_closed(e))
+		tks_answers_end_all(e, TKS_OUT_ABORTED);
 	tks_answers_end_all(e, e->rec->status == 101 && how == TKS_OUT_COMPLETE
 				       ? tks_exchange_who_left(e->conn)
 				       : how);
 	if (e->dec) {
 		tks_decoder_end(e->dec);
 		llm = tks_decoder_is_llm(e->dec) == 1;
-		silent = tks_decoder_not_generated(e->dec);
+		silent = tks_decoder_not_generated(e->dec) || tks_decoder_is_other(e->dec);
 	}
 	/* Its own end must not be in the history yet: it counts in all of its window. */
 	if (llm || (e->llm_path && !silent))
@@ -319,6 +321,12 @@ void tks_exchange_request_gap(struct tks_exchange *e, uint64_t off, uint64_t len
 		tks_askscan_gap(e->askscan);
 }
 
+/* All of it was seen, and nothing of what models are asked is in it: its path means nothing. */
+static bool asks_for_other(const struct tks_exchange *e)
+{
+	return e->ask.is_json && !e->ask.truncated && !e->ask.of_model && !e->ask.empty;
+}
+
 void tks_exchange_request_end(struct tks_exchange *e, uint64_t last_off, enum tks_msg_end how)
 {
 	if (e->askscan) {
@@ -326,6 +334,9 @@ void tks_exchange_request_end(struct tks_exchange *e, uint64_t last_off, enum tk
 		tks_askscan_free(e->askscan);
 		e->askscan = NULL;
 	}
+	/* Other services have paths that end so. */
+	if (asks_for_other(e))
+		e->llm_path = false;
 	if (how == TKS_MSG_CUT)
 		return;
 	e->rec->t_request_end_ns = tks_exchange_time(e->conn, TKS_REQUEST, last_off);
@@ -356,7 +367,7 @@ static void answer_over(void *ctx, struct tks_reqstate *rs, uint64_t last_off)
 
 static void closed(void *ctx)
 {
-	tks_answers_end_all(ctx, TKS_OUT_CUT);
+	tks_answers_end_all(ctx, tks_answers_closed(ctx) ? TKS_OUT_ABORTED : TKS_OUT_CUT);
 }
 
 static void answers_hole(void *ctx)
@@ -378,7 +389,7 @@ void tks_exchange_response_head(struct tks_exchange *e, const struct tks_http_he
 		.rs = e->rs,
 		.head = h,
 		.ask = &e->ask,
-		.target = e->target[0] ? e->target : NULL,
+		.target = e->target[0] && !asks_for_other(e) ? e->target : NULL,
 		.get = !strcmp(e->rec->method, "GET"),
 		.host = &decoder_host,
 		.ctx = e,

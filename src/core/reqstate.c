@@ -325,8 +325,11 @@ static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct t
 	c->pending = false;
 	note_finish(c, at);
 	/* A finish frame that says that it holds none is no token, whatever the dialect. */
-	if (!c->facts.token && tokens <= 0 && !(finish && c->facts.finish_is_token && tokens < 0))
+	if (!c->facts.token && tokens <= 0 && !(finish && c->facts.finish_is_token && tokens < 0)) {
+		/* By how much the count grew is not known: tokens may have come here. */
+		r->hole |= c->facts.counter >= 0 && tokens < 0;
 		return 0;
+	}
 	return token_frame(r, c, at, tokens, finish && !c->facts.text);
 }
 
@@ -380,6 +383,9 @@ void tks_reqstate_hole(struct tks_reqstate *r)
 		r->choices[i].base_lost = true;
 	}
 	r->pending_counter = -1;
+	/* Said before the end, it was that of then. */
+	if (!tks_reqstate_ended(r))
+		r->total = TKS_NULL;
 	r->hole = r->any_hole = true;
 	r->base_lost = true;
 }

@@ -21,7 +21,19 @@ enum {
 	FIXED_PATHS,
 };
 
-enum op { HAS, HAS_ANY, HAS_NOT, IS, BEGINS, IS_AWS, IS_WS, EVENT_IS, EVENT_BEGINS };
+enum op {
+	HAS,
+	HAS_ANY,
+	HAS_NOT,
+	IS,
+	BEGINS,
+	IS_AWS,
+	IS_WS,
+	EVENT_IS,
+	EVENT_BEGINS,
+	STREAM,
+	AT_PATH
+};
 
 struct term {
 	enum op op;
@@ -94,6 +106,10 @@ static bool compile_term(struct table *t, const char *s, size_t len, struct term
 	if (*s == '@') {
 		if (begins(s, name, "@event"))
 			out->op = out->op == IS ? EVENT_IS : EVENT_BEGINS;
+		else if (begins(s, name, "@stream"))
+			out->op = STREAM;
+		else if (begins(s, name, "@path"))
+			out->op = AT_PATH;
 		else
 			out->op = begins(s, name, "@aws") ? IS_AWS : IS_WS;
 		return true;
@@ -209,8 +225,8 @@ static bool text_is(const struct term *t, const char *text, bool whole)
 	       (!whole || !text[t->len]);
 }
 
-static bool holds(const struct tks_shape *s, const struct term *t, enum tks_shape_kind kind,
-		  const char *event)
+static bool holds(const struct tks_shape *s, const struct term *t,
+		  const struct tks_shape_place *place)
 {
 	const struct seen *seen = &s->seen[t->path];
 
@@ -226,24 +242,28 @@ static bool holds(const struct tks_shape *s, const struct term *t, enum tks_shap
 	case BEGINS:
 		return text_is(t, seen->text, false);
 	case IS_AWS:
-		return kind == TKS_SHAPE_AWS;
+		return place->kind == TKS_SHAPE_AWS;
 	case IS_WS:
-		return kind == TKS_SHAPE_WS;
+		return place->kind == TKS_SHAPE_WS;
 	case EVENT_IS:
-		return text_is(t, event, true);
+		return text_is(t, place->event, true);
+	case STREAM:
+		return place->stream;
+	case AT_PATH:
+		return tks_dialect_at_path(t->dialect, place->target);
 	default:
-		return text_is(t, event, false);
+		return text_is(t, place->event, false);
 	}
 }
 
-const struct tks_dialect *tks_shape_dialect(const struct tks_shape *s, enum tks_shape_kind kind,
-					    const char *event)
+const struct tks_dialect *tks_shape_dialect(const struct tks_shape *s,
+					    const struct tks_shape_place *place)
 {
 	const struct table *t = s->table;
 	bool row = true;
 
 	for (size_t i = 0; i < t->nterms; i++) {
-		row = row && holds(s, &t->terms[i], kind, event);
+		row = row && holds(s, &t->terms[i], place);
 		if (t->terms[i].last && row)
 			return t->terms[i].dialect;
 		row |= t->terms[i].last;
