@@ -62,7 +62,7 @@ static bool prelude_ok(const uint8_t *p)
 
 /* --- headers --- */
 
-enum field { F_NONE = 0, F_MESSAGE_TYPE, F_TYPE, F_CONTENT_TYPE };
+enum field { F_NONE = 0, F_MESSAGE_TYPE, F_TYPE };
 
 static char *field_room(struct tks_aws_events *a, size_t *size)
 {
@@ -73,9 +73,6 @@ static char *field_room(struct tks_aws_events *a, size_t *size)
 	case F_TYPE:
 		*size = sizeof(a->cur.type);
 		return a->cur.type;
-	case F_CONTENT_TYPE:
-		*size = sizeof(a->cur.content_type);
-		return a->cur.content_type;
 	default:
 		return NULL;
 	}
@@ -87,9 +84,10 @@ static void name_field(struct tks_aws_events *a)
 		const char *name;
 		enum field field;
 	} names[] = {
-		{ ":message-type", F_MESSAGE_TYPE }, { ":event-type", F_TYPE },
-		{ ":exception-type", F_TYPE },	     { ":error-code", F_TYPE },
-		{ ":content-type", F_CONTENT_TYPE },
+		{ ":message-type", F_MESSAGE_TYPE },
+		{ ":event-type", F_TYPE },
+		{ ":exception-type", F_TYPE },
+		{ ":error-code", F_TYPE },
 	};
 
 	a->field = F_NONE;

@@ -19,7 +19,6 @@ struct tks_aws_event {
 	uint64_t first_off, last_off;
 	char message_type[16]; /* ":message-type": event, exception, error */
 	char type[48]; /* ":event-type", or ":exception-type", or ":error-code" */
-	char content_type[48];
 	uint64_t payload_bytes;
 	bool bad_crc; /* of the message: its payload is not to be believed */
 };

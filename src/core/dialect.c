@@ -201,7 +201,7 @@ void tks_said_begin(struct tks_said *s)
 	memset(s, 0, sizeof(*s));
 	s->choice.tokens = -1;
 	s->choice.counter = -1;
-	s->usage = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+	s->usage = tks_no_usage;
 }
 
 static void total_value(struct tks_usage *u, const struct tks_jvalue *v)

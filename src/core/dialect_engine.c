@@ -98,7 +98,7 @@ static void begin(struct tks_dialect_ctx *d)
 	memset(&e->choice, 0, sizeof(e->choice));
 	e->choice.tokens = -1;
 	e->choice.counter = -1;
-	e->usage = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+	e->usage = tks_no_usage;
 	e->chunk = e->complete = false;
 	e->count = TKS_NULL;
 }

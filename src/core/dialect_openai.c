@@ -131,7 +131,7 @@ static void begin(struct tks_dialect_ctx *d)
 	o->nchoices = 0;
 	o->any_finish = o->is_error = o->detail = false;
 	o->predicted = TKS_NULL;
-	o->usage = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+	o->usage = tks_no_usage;
 	o->error_type[0] = o->error_code[0] = 0;
 }
 
@@ -393,7 +393,7 @@ static void add_up(struct tks_dialect_ctx *d, struct tks_usage *u)
 		o->sum += u->output_tokens;
 		o->sum_prompt += u->prompt_tokens != TKS_NULL ? u->prompt_tokens : 0;
 	}
-	*u = (struct tks_usage){ TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+	*u = tks_no_usage;
 	if (!ends || o->nsummed != answers_of(d))
 		return;
 	u->output_tokens = o->sum;

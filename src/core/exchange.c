@@ -226,17 +226,22 @@ static void report(struct tks_exchange *e, enum tks_outcome how)
 		p->cfg.on_request(p->cfg.ctx, r);
 }
 
+/* Of the answers that are open when their stream ends so. */
+static enum tks_outcome answers_outcome(const struct tks_exchange *e, enum tks_outcome how)
+{
+	if (tks_answers_closed(e))
+		return TKS_OUT_ABORTED;
+	/* Nothing but its close ends a WebSocket, and what is open then is unfinished. */
+	return e->rec->status == 101 && how == TKS_OUT_COMPLETE ? tks_exchange_who_left(e->conn)
+								: how;
+}
+
 void tks_exchange_end(struct tks_exchange *e, enum tks_outcome how)
 {
 	struct tks_pipeline *p = e->conn->pipeline;
 	bool llm = e->parent, silent = false;
 
-	/* Nothing but its close ends a WebSocket, and what is open then is unfinished. */
-	if (tks_answers_closed(e))
-		tks_answers_end_all(e, TKS_OUT_ABORTED);
-	tks_answers_end_all(e, e->rec->status == 101 && how == TKS_OUT_COMPLETE
-				       ? tks_exchange_who_left(e->conn)
-				       : how);
+	tks_answers_end_all(e, answers_outcome(e, how));
 	if (e->dec) {
 		tks_decoder_end(e->dec);
 		llm = tks_decoder_is_llm(e->dec) == 1;
@@ -367,7 +372,7 @@ static void answer_over(void *ctx, struct tks_reqstate *rs, uint64_t last_off)
 
 static void closed(void *ctx)
 {
-	tks_answers_end_all(ctx, tks_answers_closed(ctx) ? TKS_OUT_ABORTED : TKS_OUT_CUT);
+	tks_answers_end_all(ctx, answers_outcome(ctx, TKS_OUT_CUT));
 }
 
 static void answers_hole(void *ctx)

@@ -251,9 +251,7 @@ static int frame_begins(struct tks_http2 *h, struct dir *d)
 	d->left = f->len;
 	d->fixed = tks_h2_frame_fixed(f);
 	d->pad = 0;
-	d->pad_next = f->flags & TKS_H2_PADDED &&
-		      (f->type == TKS_H2_DATA || f->type == TKS_H2_HEADERS ||
-		       f->type == TKS_H2_PUSH_PROMISE);
+	d->pad_next = tks_h2_frame_padded(f);
 	d->content_lost = false;
 	d->code = 0;
 	if (!goes_on)

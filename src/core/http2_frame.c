@@ -56,7 +56,7 @@ void tks_h2_frame_read(struct tks_h2_frame *f, const uint8_t *data)
 	f->stream = be32(data + 5) & INT32_MAX;
 }
 
-static bool is_padded(const struct tks_h2_frame *f)
+bool tks_h2_frame_padded(const struct tks_h2_frame *f)
 {
 	return f->flags & TKS_H2_PADDED && (f->type == TKS_H2_DATA || f->type == TKS_H2_HEADERS ||
 					    f->type == TKS_H2_PUSH_PROMISE);
@@ -64,7 +64,7 @@ static bool is_padded(const struct tks_h2_frame *f)
 
 uint32_t tks_h2_frame_fixed(const struct tks_h2_frame *f)
 {
-	uint32_t n = is_padded(f);
+	uint32_t n = tks_h2_frame_padded(f);
 
 	if (f->type == TKS_H2_HEADERS && f->flags & TKS_H2_HAS_PRIORITY)
 		n += 5;
@@ -108,7 +108,7 @@ static bool usual(const struct tks_h2_frame *f)
 /* Looks into the payload, of which n octets are there. */
 static bool payload_usual(const struct tks_h2_frame *f, const uint8_t *p, size_t n)
 {
-	if (n && is_padded(f))
+	if (n && tks_h2_frame_padded(f))
 		return *p <= f->len - tks_h2_frame_fixed(f);
 	if (n < 4)
 		return true;

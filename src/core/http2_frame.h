@@ -43,6 +43,9 @@ extern const char tks_h2_preface[TKS_H2_PREFACE + 1];
 /* data: TKS_H2_FRAME_HEAD octets. The reserved bit is ignored. */
 void tks_h2_frame_read(struct tks_h2_frame *f, const uint8_t *data);
 
+/* The payload begins with the length of its padding. */
+bool tks_h2_frame_padded(const struct tks_h2_frame *f);
+
 /* Octets at the payload's start that are neither content nor padding. */
 uint32_t tks_h2_frame_fixed(const struct tks_h2_frame *f);
 

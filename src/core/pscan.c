@@ -107,15 +107,15 @@ static void on_key(struct tks_pscan *p)
 {
 	static const uint8_t fixed[] = { [W_64BIT] = 8, [W_32BIT] = 4 };
 	uint64_t number = p->varint >> 3;
+	unsigned int wire = p->varint & 7;
 	bool enters;
 
-	p->wire = p->varint & 7;
 	p->varint = 0;
 	p->shift = 0;
 	p->bad = !number || number >> 29;
 	p->path[p->depth] = number <= 255 ? (uint8_t)number : 0;
 	p->field = number <= 255 ? look_up(p, &enters) : NULL;
-	switch (p->wire) {
+	switch (wire) {
 	case W_VARINT:
 		p->place = IN_VARINT;
 		break;
@@ -125,7 +125,7 @@ static void on_key(struct tks_pscan *p)
 	case W_64BIT:
 	case W_32BIT:
 		p->place = IN_FIXED;
-		p->value_end = p->pos + fixed[p->wire];
+		p->value_end = p->pos + fixed[wire];
 		break;
 	default:
 		p->bad = true;

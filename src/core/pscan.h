@@ -47,10 +47,10 @@ struct tks_pscan {
 	size_t nfields;
 	tks_pvalue_fn fn;
 	void *ctx;
-	uint8_t depth, place, shift, wire;
+	uint8_t depth, place, shift;
 	bool bad;
 	uint8_t path[TKS_PS_DEPTH_MAX];
-	uint64_t varint, key, pos, end[TKS_PS_DEPTH_MAX + 1], value_end, count;
+	uint64_t varint, pos, end[TKS_PS_DEPTH_MAX + 1], value_end, count;
 	const struct tks_pfield *field;
 	size_t nstr;
 	char str[TKS_PS_STR_MAX];

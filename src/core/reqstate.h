@@ -43,6 +43,8 @@ struct tks_usage {
 	int64_t output_tokens, prompt_tokens, cached_tokens, reasoning_tokens;
 };
 
+static const struct tks_usage tks_no_usage = { TKS_NULL, TKS_NULL, TKS_NULL, TKS_NULL };
+
 struct tks_frame_at {
 	uint64_t first_off, last_off;
 	int64_t t_ns; /* time of the send with the last byte; TKS_NULL: not known (trimmed) */

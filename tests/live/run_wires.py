@@ -2,38 +2,28 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Live tests of HTTP/2, gRPC and WebSockets, as TAP: real stacks on both sides, the tracer beside them.
 
-usage: run_wires.py [--list] [--keep DIR] [PATTERN...]     patterns of test names; all without one
+usage: run_wires.py [--list] [--keep DIR] [PATTERN...]     as run_live.py
 
 Servers: hypercorn, nghttpd, grpcio, websockets; clients: curl, nghttp, h2load, h2, grpcio, websockets, npm's ws.
-The witnesses are the servers' and clients' own logs and, for HTTP/2, tshark. Needs root and build/tokensnoop;
-TKS_TOOL names another binary.
+The witnesses are the servers' and clients' own logs and, for HTTP/2, tshark.
 """
-import argparse
-import fnmatch
 import json
 import os
 import subprocess
 import sys
-import time
 
 import check
+import run_live
 from check import Expect
-from rig import EXIT_S, HERE, TOOL, TOP, Failure, Process, Tracer, ends, free_port, tail, wait_for
-from run_live import check_server, judge, only, run
+from rig import EXIT_S, HERE, TOOL, Failure, Process, Tracer, ends, free_port, tail, wait_for
+from run_live import check_server, judge, only, test
+
+run_live.TESTS.clear()  # the runner is run_live.py's, the tests are these
 
 PYTHON = "/usr/bin/python3"  # Debian's packages and so Debian's own
 CHAT = "/v1/chat/completions"
 PRIMES = (29, 13, 7, 1, 2, 17, 11, 3)
 FAST = {"gap_ms": 10, "prefill_ms": 30}
-TESTS = []
-
-
-def test(name, *args):
-    """Registers a function of (folder, *args) as the test `name`."""
-    def register(function):
-        TESTS.append((name, lambda folder: function(folder, *args)))
-        return function
-    return register
 
 
 def listening(server):
@@ -917,46 +907,5 @@ test("ws.mid_connection.plain", PLAIN)(ws_mid)
 test("ws.mid_connection.deflate", DEFLATE)(ws_mid)
 
 
-# --- running -----------------------------------------------------------------------------------------
-
-
-def preconditions():
-    if os.geteuid():
-        return "needs root"
-    if not os.access(TOOL, os.X_OK):
-        return f"{os.path.relpath(TOOL, TOP)} is not built: make all"
-    return None
-
-
-def main(argv):
-    p = argparse.ArgumentParser(description="live tests of HTTP/2, gRPC and WebSockets, as TAP")
-    p.add_argument("--list", action="store_true", help="print the names and exit")
-    p.add_argument("--keep", metavar="DIR", help="keep every test's files there")
-    p.add_argument("patterns", nargs="*", help="names to run, e.g. 'h2.*'")
-    args = p.parse_args(argv)
-    chosen = [(f"wires.{n}", f) for n, f in TESTS
-              if not args.patterns or any(fnmatch.fnmatchcase(f"wires.{n}", q) or fnmatch.fnmatchcase(n, q)
-                                          for q in args.patterns)]
-    if args.list:
-        print("\n".join(n for n, _ in chosen))
-        return 0
-    why = preconditions()
-    if why:
-        print(f"Bail out! {why}")
-        return 1
-    failed = 0
-    for i, (name, function) in enumerate(chosen, 1):
-        start = time.monotonic()
-        word, lines = run(name, function, args.keep)
-        for line in lines if word == "fail" else []:
-            print("#", line)
-        failed += word == "fail"
-        note = f" # SKIP {lines[0]}" if word == "skip" else ""
-        print(f"{'not ok' if word == 'fail' else 'ok'} {i} - {name}{note}")
-        print(f"# {time.monotonic() - start:.1f} s", flush=True)
-    print(f"1..{len(chosen)}")
-    return 1 if failed or not chosen else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_live.main(sys.argv[1:]))
