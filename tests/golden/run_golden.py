@@ -358,7 +358,8 @@ def tshark_streams(path):
     streams = {}
     for line in out.splitlines():
         stream, port, seq, payload = line.split("\t")
-        streams.setdefault((int(stream), port in SERVER_PORTS), {}).setdefault(int(seq), bytes.fromhex(payload))
+        at = int(seq) - (1 << 32 if int(seq) >> 31 else 0)  # counted from the first one seen, which may not be the first
+        streams.setdefault((int(stream), port in SERVER_PORTS), {}).setdefault(at, bytes.fromhex(payload))
     return streams
 
 
