@@ -202,6 +202,8 @@ static int start_ws(struct tks_asks *s, struct tks_mem *mem, const struct tks_ht
 		return -ENOMEM;
 	tks_jscan_init(s->scan, schema, on_value, s);
 	s->ws = tks_ws_new(mem, TKS_REQUEST, h->ws_extensions, &ws_ops, s);
+	if (s->ws && h->resumed)
+		tks_ws_gap(s->ws, 0, 0);
 	return s->ws ? 0 : -ENOMEM;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What a request asked for: the few members of its JSON body that the figures need. The prompt
- * itself is stepped over; nothing of it is kept.
+ * What a request asked for: the few members of its JSON body, or fields of its gRPC message, that
+ * the figures need. The prompt itself is stepped over; nothing of it is kept.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,9 @@
 #include "codec.h"
 #include "decoder.h"
 #include "dialect.h"
+#include "grpc.h"
 #include "jscan.h"
+#include "pscan.h"
 
 enum field {
 	F_BODY = 1,
@@ -67,6 +69,10 @@ struct tks_askscan {
 	struct tks_ask *ask;
 	struct tks_jscan *scan;
 	struct tks_codec *codec; /* NULL: the body is not coded */
+	const struct tks_dialect *rpc; /* the body is a message of this one's method */
+	struct tks_grpc grpc;
+	struct tks_pscan pscan;
+	bool in_message;
 	bool texts; /* the prompt's elements are prompts, not the ids of one */
 	bool over; /* ended, not JSON, or bytes are missing */
 };
@@ -135,9 +141,54 @@ static void on_value(void *ctx, const struct tks_jvalue *v)
 	}
 }
 
-struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask, const char *encoding)
+/* --- gRPC --- */
+
+static void on_pvalue(void *ctx, const struct tks_pvalue *v)
 {
-	enum tks_coding coding = tks_coding_named(encoding);
+	struct tks_askscan *s = ctx;
+
+	if (v->type != TKS_PS_INT || v->num > UINT32_MAX)
+		return;
+	if (v->id == TKS_ASK_MAX_TOKENS)
+		s->ask->max_tokens = (int64_t)v->num;
+	else
+		s->ask->n = (int64_t)v->num;
+}
+
+static void on_message_data(void *ctx, const struct tks_slice *in)
+{
+	struct tks_askscan *s = ctx;
+
+	if (!s->in_message)
+		tks_pscan_begin(&s->pscan, s->rpc->ask_pfields, s->rpc->nask_pfields, on_pvalue, s);
+	s->in_message = true;
+	tks_pscan_feed(&s->pscan, in->data, in->len);
+}
+
+/* Only what a whole message says counts. */
+static void on_message(void *ctx, const struct tks_grpc_message *m)
+{
+	struct tks_askscan *s = ctx;
+
+	if (m->broken || (s->in_message && !tks_pscan_end(&s->pscan)))
+		s->ask->max_tokens = s->ask->n = TKS_NULL;
+	s->in_message = false;
+}
+
+static const struct tks_grpc_ops grpc_ops = { on_message_data, on_message };
+
+/* --- life --- */
+
+static struct tks_askscan *new_grpc(struct tks_askscan *s, const struct tks_http_head *head)
+{
+	tks_grpc_init(&s->grpc, s->mem, head->grpc_encoding, &grpc_ops, s);
+	return s;
+}
+
+struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask,
+				    const struct tks_http_head *head)
+{
+	enum tks_coding coding = tks_coding_named(head->content_encoding);
 	static struct tks_jschema *schema; /* made once, kept for good */
 	struct tks_askscan *s = tks_mem_alloc(mem, sizeof(*s));
 
@@ -145,6 +196,9 @@ struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask, co
 		return NULL;
 	s->mem = mem;
 	s->ask = ask;
+	s->rpc = tks_dialect_of_method(head->target);
+	if (s->rpc)
+		return new_grpc(s, head);
 	if (!schema)
 		schema = tks_jschema_new(fields, sizeof(fields) / sizeof(fields[0]));
 	s->scan = schema ? tks_mem_alloc(mem, tks_jscan_size()) : NULL;
@@ -169,6 +223,8 @@ void tks_askscan_free(struct tks_askscan *s)
 {
 	if (!s)
 		return;
+	if (s->rpc)
+		tks_grpc_free(&s->grpc);
 	tks_codec_free(s->codec);
 	tks_mem_free(s->mem, s->scan, tks_jscan_size());
 	tks_mem_free(s->mem, s, sizeof(*s));
@@ -189,6 +245,12 @@ void tks_askscan_data(struct tks_askscan *s, const uint8_t *data, size_t len)
 
 	if (s->over)
 		return;
+	if (s->rpc) {
+		const struct tks_slice in = { data, len, 0 };
+
+		s->over = s->rpc->nask_pfields == 0 || tks_grpc_feed(&s->grpc, &in) != 0;
+		return;
+	}
 	err = s->codec ? tks_codec_feed(s->codec, data, len, on_text, s) : on_text(s, data, len);
 	if (err && err != -ECANCELED)
 		tks_askscan_gap(s);
@@ -202,6 +264,12 @@ void tks_askscan_gap(struct tks_askscan *s)
 
 void tks_askscan_end(struct tks_askscan *s)
 {
+	if (s->rpc) {
+		/* A message that is not whole says nothing. */
+		if (s->in_message)
+			s->ask->max_tokens = s->ask->n = TKS_NULL;
+		return;
+	}
 	if (!s->over && tks_jscan_end(s->scan) == TKS_JS_BAD)
 		s->ask->is_json = false;
 	s->over = true;

@@ -43,6 +43,7 @@ struct tks_decoder {
 		struct tks_aws_events aws;
 		struct tks_grpc grpc;
 	} framing;
+	bool has_grpc; /* framing is that of gRPC, or was */
 	struct tks_ws *ws;
 	struct tks_codec *codec;
 	struct tks_unwrap unwrap;
@@ -57,6 +58,7 @@ struct tks_decoder {
 	void *ctx;
 	bool other_type; /* of a type that no model answers in */
 	bool resumed; /* no head said what it is */
+	bool rpc; /* unknowable, and it may be gRPC */
 	bool unknowable; /* the head may have said what it is, in a way that can't be read */
 	uint64_t first_off, last_off; /* of a document without framing */
 	bool array_over;
@@ -220,12 +222,17 @@ static void on_grpc_message(void *ctx, const struct tks_grpc_message *m)
 {
 	struct tks_decoder *d = ctx;
 
+	if (d->mode == M_NONE)
+		return;
 	if (m->broken) {
 		tks_document_void(&d->doc);
 		hole(d);
 		return;
 	}
 	document_whole(d, m->first_off, m->last_off);
+	/* It is somebody else's. */
+	if (!d->doc.decided)
+		d->mode = M_NONE;
 }
 
 static const struct tks_grpc_ops grpc_ops = {
@@ -394,11 +401,11 @@ static enum mode mode_of(const struct tks_http_head *h, const char *target)
 	bool llm_path = target && tks_path_is_llm(target);
 	enum mode mode;
 
+	if (h->upgrade)
+		return strstr(h->upgrade_to, "websocket") ? M_WS : M_NONE;
 	/* Entered in its middle it has no head to ask. */
 	if (h->resumed)
 		return M_LOOK;
-	if (h->upgrade)
-		return strstr(h->upgrade_to, "websocket") ? M_WS : M_NONE;
 	mode = mode_of_type(h->content_type, llm_path);
 	if (h->unknowable && !h->content_type[0])
 		mode = M_LOOK;
@@ -435,17 +442,29 @@ static void start_framing(struct tks_decoder *d, const struct tks_http_head *h)
 		break;
 	case M_GRPC:
 		tks_grpc_init(&d->framing.grpc, d->mem, h->grpc_encoding, &grpc_ops, d);
+		d->has_grpc = true;
 		break;
 	default:
 		break;
 	}
 }
 
+static const struct tks_http_head no_head;
+
 /* The first byte tells what the type did not. */
 static void look(struct tks_decoder *d, const struct tks_slice *s)
 {
 	uint8_t ch = *s->data;
 
+	/* A gRPC message's flag. */
+	if (d->rpc && ch <= 1) {
+		d->mode = M_GRPC;
+		d->doc.protobuf = true;
+		d->doc.d.streamed = true;
+		d->doc.d.rec->streamed = 1;
+		start_framing(d, &no_head);
+		return;
+	}
 	/* Nothing that is written as text begins so. */
 	d->mode = ch < ' ' && !is_space(ch) ? M_NONE : M_EVENTS;
 	if (ch == '{')
@@ -454,7 +473,7 @@ static void look(struct tks_decoder *d, const struct tks_slice *s)
 		d->mode = M_JSON;
 	d->doc.d.streamed = is_stream(d->mode);
 	d->doc.d.rec->streamed = d->doc.d.streamed;
-	start_framing(d, NULL);
+	start_framing(d, &no_head);
 	if (d->resumed && d->mode == M_EVENTS)
 		tks_sse_gap(&d->framing.sse);
 }
@@ -596,6 +615,8 @@ static int prepare(struct tks_decoder *d, const struct tks_http_head *h)
 		d->ws = tks_ws_new(d->mem, TKS_RESPONSE, h->ws_extensions, &ws_ops, d);
 		if (!d->ws)
 			return -ENOMEM;
+		if (h->resumed)
+			tks_ws_gap(d->ws, h->first_off, 0);
 	}
 	start_framing(d, h);
 	err = tks_document_init(&d->doc, d->mem, kind);
@@ -617,6 +638,7 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decode
 	d->other_type = d->mode == M_NONE && of->head->content_type[0];
 	d->resumed = of->head->resumed;
 	d->unknowable = of->head->unknowable && !of->head->content_type[0];
+	d->rpc = d->unknowable && !d->resumed && of->head->major == 2;
 	set_context(d, of);
 	if (d->mode == M_NONE)
 		return d;
@@ -638,7 +660,7 @@ void tks_decoder_free(struct tks_decoder *d)
 {
 	if (!d)
 		return;
-	if (d->mode == M_GRPC)
+	if (d->has_grpc)
 		tks_grpc_free(&d->framing.grpc);
 	tks_ws_free(d->ws);
 	tks_codec_free(d->codec);

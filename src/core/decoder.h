@@ -28,10 +28,11 @@ struct tks_ask {
 
 void tks_ask_init(struct tks_ask *a);
 
-/* Reads a request body in pieces into *ask (valid after end). encoding: its Content-Encoding. NULL
- * without memory. */
+/* Reads a request body in pieces into *ask (valid after end). head: the request's. NULL without
+ * memory. */
 struct tks_askscan;
-struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask, const char *encoding);
+struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask,
+				    const struct tks_http_head *head);
 void tks_askscan_free(struct tks_askscan *a);
 void tks_askscan_data(struct tks_askscan *a, const uint8_t *data, size_t len);
 void tks_askscan_gap(struct tks_askscan *a);

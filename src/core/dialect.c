@@ -121,6 +121,15 @@ const struct tks_dialect *tks_dialect_of_method(const char *path)
 	return NULL;
 }
 
+const struct tks_dialect *tks_dialect_of_first(const void *message, size_t n)
+{
+	for (size_t i = 0; i < NDIALECTS; i++) {
+		if (dialects[i]->is_first && dialects[i]->is_first(message, n))
+			return dialects[i];
+	}
+	return NULL;
+}
+
 bool tks_path_is_llm(const char *target)
 {
 	return tks_dialect_of_path(target) != NULL;
@@ -145,6 +154,15 @@ const struct tks_jschema *tks_dialect_schema(const struct tks_dialect *dialect)
 		return made[i];
 	}
 	return NULL;
+}
+
+bool tks_dialect_stops(const struct tks_dialect *dialect, const char *finish)
+{
+	for (const char *const *s = dialect->stops; s && *s; s++) {
+		if (!strcmp(*s, finish))
+			return true;
+	}
+	return false;
 }
 
 /* --- values --- */
@@ -298,6 +316,7 @@ void tks_said_tell(struct tks_dialect_ctx *d, const struct tks_said *s)
 		c.token = c.text = c.finish_is_token = false;
 	if (!d->streamed)
 		c.tokens = -1;
+	c.natural = tks_dialect_stops(d->dialect, c.finish);
 	if (c.token || c.finish[0] || c.tokens >= 0 || c.counter >= 0)
 		tks_reqstate_choice(d->rs, &c);
 	/* In a batch it is that of another prompt. */

@@ -56,6 +56,8 @@ struct tks_dialect_ctx {
  */
 bool tks_dialect_answer(struct tks_dialect_ctx *d, const char *key);
 
+enum tks_ask_pfield { TKS_ASK_MAX_TOKENS = 1, TKS_ASK_N };
+
 struct tks_dialect {
 	const char *name;
 	/*
@@ -85,6 +87,15 @@ struct tks_dialect {
 	const struct tks_pfield *pfields;
 	size_t npfields;
 	void (*pvalue)(struct tks_dialect_ctx *d, const struct tks_pvalue *v);
+	/* True if the message can only be the first one of such an answer: on a connection entered
+	 * in its middle methods are not known by name. NULL: there is no telling. */
+	bool (*is_first)(const void *message, size_t n);
+	/* What its requests say, by the ids of enum tks_ask_pfield. NULL: nothing. */
+	const struct tks_pfield *ask_pfields;
+	size_t nask_pfields;
+	/* Finish reasons that say that the model ended by itself, with an end-of-sequence token;
+	 * ended by NULL. NULL: none is known. */
+	const char *const *stops;
 	bool shared; /* several answers share a stream */
 	bool array_is_stream; /* an array's elements come as they are made; else it is one answer,
 			       * of several prompts */
@@ -106,9 +117,15 @@ bool tks_dialect_at_path(const struct tks_dialect *dialect, const char *target);
 /* The one spoken by that gRPC method, or NULL. */
 const struct tks_dialect *tks_dialect_of_method(const char *path);
 
+/* The one whose answers begin with such a gRPC message, or NULL. */
+const struct tks_dialect *tks_dialect_of_first(const void *message, size_t n);
+
 /* Its compiled fields, made at the first call and kept for good. NULL without memory, or without
  * fields. */
 const struct tks_jschema *tks_dialect_schema(const struct tks_dialect *dialect);
+
+/* The finish is one of the dialect's natural stops. */
+bool tks_dialect_stops(const struct tks_dialect *dialect, const char *finish);
 
 /* --- looking at a document --- */
 

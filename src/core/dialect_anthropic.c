@@ -8,7 +8,7 @@
 
 #include "dialect.h"
 
-enum field { F_TYPE = TKS_SAID_OWN };
+enum field { F_TYPE = TKS_SAID_OWN, F_BLOCK };
 
 static const struct tks_jfield fields[] = {
 	{ "type", F_TYPE, TKS_JF_KEEP },
@@ -18,6 +18,7 @@ static const struct tks_jfield fields[] = {
 	{ "message.model", TKS_SAID_MODEL, TKS_JF_KEEP },
 	{ "message.usage.input_tokens", TKS_SAID_IN, 0 },
 	{ "message.usage.cache_read_input_tokens", TKS_SAID_CACHED, 0 },
+	{ "content_block.type", F_BLOCK, TKS_JF_KEEP },
 	{ "delta.text", TKS_SAID_TEXT, 0 },
 	{ "delta.partial_json", TKS_SAID_TEXT, 0 },
 	{ "delta.thinking", TKS_SAID_REASONING, 0 },
@@ -33,7 +34,7 @@ static const struct tks_jfield fields[] = {
 
 struct anthropic {
 	struct tks_said said;
-	char type[32];
+	char type[32], block[48];
 };
 
 _Static_assert(sizeof(struct anthropic) <= TKS_DIALECT_STATE, "the dialect's state fits");
@@ -46,7 +47,7 @@ static struct anthropic *state(struct tks_dialect_ctx *d)
 static void begin(struct tks_dialect_ctx *d)
 {
 	tks_said_begin(&state(d)->said);
-	state(d)->type[0] = 0;
+	state(d)->type[0] = state(d)->block[0] = 0;
 }
 
 static void value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
@@ -55,8 +56,20 @@ static void value(struct tks_dialect_ctx *d, const struct tks_jvalue *v)
 
 	if (v->id == F_TYPE)
 		tks_jvalue_text(v, a->type, sizeof(a->type));
+	else if (v->id == F_BLOCK)
+		tks_jvalue_text(v, a->block, sizeof(a->block));
 	else
 		tks_said_value(d, &a->said, v);
+}
+
+/* What a tool of the server's own has found (web_search_tool_result and its like): it ran until
+ * now.
+ */
+static bool is_tool_result(const char *block)
+{
+	size_t n = strlen(block), m = strlen("_tool_result");
+
+	return n > m && !strcmp(block + n - m, "_tool_result");
 }
 
 static void end(struct tks_dialect_ctx *d, bool ok)
@@ -75,10 +88,14 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		s->visible = s->reasoning = false;
 	}
 	s->is_error |= !strcmp(a->type, "error");
+	if (is_tool_result(a->block))
+		tks_reqstate_pause(d->rs);
 	tks_said_tell(d, s);
 	if (!strcmp(a->type, "message_stop"))
 		tks_reqstate_done(d->rs);
 }
+
+static const char *const stops[] = { "end_turn", "tool_use", NULL };
 
 static const char *const signs[] = {
 	"type=message_start message",
@@ -93,6 +110,7 @@ static const char *const paths[] = { "/v1/messages", NULL };
 
 const struct tks_dialect tks_dialect_anthropic = {
 	.name = "anthropic.messages",
+	.stops = stops,
 	.signs = signs,
 	.paths = paths,
 	.fields = fields,

@@ -105,6 +105,9 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		tks_reqstate_done(d->rs);
 }
 
+static const char *const stops[] = { "end_turn", "tool_use",  "stop", "tool_calls",
+				     "COMPLETE", "TOOL_CALL", NULL };
+
 static const char *const converse_signs[] = {
 	"@aws @event=message*",
 	"@aws @event=contentBlock*",
@@ -117,6 +120,7 @@ static const char *const converse_paths[] = { "/converse-stream", "/converse", N
 
 const struct tks_dialect tks_dialect_bedrock_converse = {
 	.name = "bedrock.converse",
+	.stops = stops,
 	.signs = converse_signs,
 	.paths = converse_paths,
 	.fields = converse_fields,
@@ -132,6 +136,7 @@ static const char *const invoke_paths[] = { "/invoke-with-response-stream", NULL
 
 const struct tks_dialect tks_dialect_bedrock_invoke = {
 	.name = "bedrock.invoke",
+	.stops = stops,
 	.signs = invoke_signs,
 	.paths = invoke_paths,
 	.fields = invoke_fields,

@@ -108,6 +108,8 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	tks_said_tell(d, s);
 }
 
+static const char *const stops[] = { "COMPLETE", "TOOL_CALL", NULL };
+
 static const char *const v2_signs[] = {
 	"type=message-start",
 	"type=content-start",
@@ -125,6 +127,7 @@ static const char *const v2_paths[] = { "/v2/chat", NULL };
 
 const struct tks_dialect tks_dialect_cohere_v2 = {
 	.name = "cohere.v2",
+	.stops = stops,
 	.signs = v2_signs,
 	.paths = v2_paths,
 	.fields = v2_fields,
@@ -144,6 +147,7 @@ static const char *const v1_paths[] = { "/v1/chat", NULL };
 
 const struct tks_dialect tks_dialect_cohere_v1 = {
 	.name = "cohere.v1",
+	.stops = stops,
 	.signs = v1_signs,
 	.paths = v1_paths,
 	.fields = v1_fields,

@@ -71,6 +71,20 @@ static const struct tks_pfield trtllm_fields[] = {
 	{ { 3, 6 }, P_COUNT, 0 },
 	{ { 3, 7 }, P_CACHED, 0 },
 };
+/* GenerateRequest: in its SamplingParams, but for TensorRT-LLM's. */
+static const struct tks_pfield sglang_ask[] = {
+	{ { 4, 8 }, TKS_ASK_MAX_TOKENS, 0 },
+	{ { 4, 17 }, TKS_ASK_N, 0 },
+};
+
+static const struct tks_pfield vllm_ask[] = {
+	{ { 4, 8 }, TKS_ASK_MAX_TOKENS, 0 },
+	{ { 4, 15 }, TKS_ASK_N, 0 },
+};
+
+static const struct tks_pfield trtllm_ask[] = {
+	{ { 5 }, TKS_ASK_MAX_TOKENS, 0 },
+};
 /* clang-format on */
 
 struct engine {
@@ -179,28 +193,97 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	}
 	if (e->complete && !e->chunks)
 		d->rec->streamed = 0;
+	e->choice.natural = tks_dialect_stops(d->dialect, e->choice.finish);
 	tks_reqstate_choice(d->rs, &e->choice);
 	tks_reqstate_usage(d->rs, &e->usage);
 	if (e->complete)
 		tks_reqstate_done(d->rs);
 }
 
+static const char *const stops[] = { "stop", NULL };
+
 static const char *const sglang_methods[] = { "/sglang.grpc.scheduler.SglangScheduler/Generate",
 					      NULL };
 static const char *const vllm_methods[] = { "/vllm.grpc.engine.VllmEngine/Generate", NULL };
 static const char *const trtllm_methods[] = { "/trtllm.TrtllmService/Generate", NULL };
 
-#define ENGINE(which)                                                                              \
+/* --- without the method's name --- */
+
+struct first {
+	bool chunk, complete;
+	int64_t tokens, count, prompt;
+};
+
+static void first_value(void *ctx, const struct tks_pvalue *v)
+{
+	struct first *f = ctx;
+
+	switch (v->id) {
+	case P_CHUNK:
+		f->chunk = true;
+		break;
+	case P_COMPLETE:
+		f->complete = true;
+		break;
+	case P_TOKENS:
+		if (v->type == TKS_PS_PACKED && v->num <= UINT32_MAX)
+			f->tokens += (int64_t)v->num;
+		break;
+	case P_IN:
+		f->prompt = count_of(v);
+		break;
+	case P_COUNT:
+		f->count = count_of(v);
+		break;
+	default:
+		break;
+	}
+}
+
+/* A chunk that counts a prompt, and as many tokens as it has ids. */
+static bool is_first(const struct tks_pfield *fields, size_t nfields, const void *message, size_t n)
+{
+	struct first f = { .count = TKS_NULL, .prompt = TKS_NULL };
+	struct tks_pscan p;
+
+	tks_pscan_begin(&p, fields, nfields, first_value, &f);
+	tks_pscan_feed(&p, message, n);
+	return tks_pscan_end(&p) && f.chunk && !f.complete && f.tokens > 0 && f.count == f.tokens &&
+	       f.prompt > 0;
+}
+
+static void end_of(struct tks_dialect_ctx *d, bool ok, const char *product)
+{
+	if (!d->rec->server[0])
+		strcpy(d->rec->server, product);
+	end(d, ok);
+}
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+#define ENGINE(which, product)                                                                     \
+	static void which##_end(struct tks_dialect_ctx *d, bool ok)                                \
+	{                                                                                          \
+		end_of(d, ok, product);                                                            \
+	}                                                                                          \
+	static bool which##_first(const void *message, size_t n)                                   \
+	{                                                                                          \
+		return is_first(which##_fields, COUNT(which##_fields), message, n);                \
+	}                                                                                          \
 	const struct tks_dialect tks_dialect_engine_##which = {                                    \
 		.name = "engine.grpc",                                                             \
+		.stops = stops,                                                                    \
 		.grpc = which##_methods,                                                           \
 		.begin = begin,                                                                    \
-		.end = end,                                                                        \
+		.end = which##_end,                                                                \
 		.pfields = which##_fields,                                                         \
-		.npfields = sizeof(which##_fields) / sizeof(which##_fields[0]),                    \
+		.npfields = COUNT(which##_fields),                                                 \
 		.pvalue = pvalue,                                                                  \
+		.is_first = which##_first,                                                         \
+		.ask_pfields = which##_ask,                                                        \
+		.nask_pfields = COUNT(which##_ask),                                                \
 	}
 
-ENGINE(sglang);
-ENGINE(vllm);
-ENGINE(trtllm);
+ENGINE(sglang, "sglang");
+ENGINE(vllm, "vllm");
+ENGINE(trtllm, "tensorrt-llm");

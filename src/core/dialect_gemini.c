@@ -154,6 +154,8 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	tks_reqstate_usage(d->rs, u);
 }
 
+static const char *const stops[] = { "STOP", NULL };
+
 static const char *const signs[] = {
 	"candidates[].content.parts", "candidates[].finishReason", "usageMetadata modelVersion",
 	"promptFeedback.blockReason", "usageMetadata candidates",  NULL,
@@ -163,6 +165,7 @@ static const char *const paths[] = { ":streamGenerateContent", ":generateContent
 
 const struct tks_dialect tks_dialect_gemini = {
 	.name = "gemini.generate",
+	.stops = stops,
 	.signs = signs,
 	.paths = paths,
 	.fields = fields,

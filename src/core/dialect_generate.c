@@ -91,12 +91,15 @@ static void sglang_end(struct tks_dialect_ctx *d, bool ok)
 	end(d, ok);
 }
 
+static const char *const stops[] = { "stop", NULL };
+
 static const char *const sglang_signs[] = { "meta_info.id meta_info.completion_tokens", NULL };
 
 static const char *const paths[] = { "/generate", NULL };
 
 const struct tks_dialect tks_dialect_sglang = {
 	.name = "sglang.generate",
+	.stops = stops,
 	.signs = sglang_signs,
 	.paths = paths,
 	.fields = sglang_fields,
@@ -110,6 +113,7 @@ static const char *const lmdeploy_signs[] = { "meta_info.completion_tokens !meta
 
 const struct tks_dialect tks_dialect_lmdeploy = {
 	.name = "lmdeploy.generate",
+	.stops = stops,
 	.signs = lmdeploy_signs,
 	.fields = lmdeploy_fields,
 	.nfields = sizeof(lmdeploy_fields) / sizeof(lmdeploy_fields[0]),

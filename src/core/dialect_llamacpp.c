@@ -91,6 +91,8 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	tks_said_tell(d, s);
 }
 
+static const char *const stops[] = { "eos", "stop", NULL };
+
 static const char *const signs[] = {
 	"tokens_predicted",
 	"content stop id_slot",
@@ -102,6 +104,7 @@ static const char *const paths[] = { "/completion", "/infill", NULL };
 
 const struct tks_dialect tks_dialect_llamacpp = {
 	.name = "llamacpp.completion",
+	.stops = stops,
 	.signs = signs,
 	.paths = paths,
 	.fields = fields,

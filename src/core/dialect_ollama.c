@@ -75,12 +75,15 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		tks_reqstate_done(d->rs);
 }
 
+static const char *const stops[] = { "stop", NULL };
+
 static const char *const chat_signs[] = { "model created_at message done", NULL };
 
 static const char *const chat_paths[] = { "/api/chat", NULL };
 
 const struct tks_dialect tks_dialect_ollama_chat = {
 	.name = "ollama.chat",
+	.stops = stops,
 	.signs = chat_signs,
 	.paths = chat_paths,
 	.fields = fields,
@@ -96,6 +99,7 @@ static const char *const generate_paths[] = { "/api/generate", NULL };
 
 const struct tks_dialect tks_dialect_ollama_generate = {
 	.name = "ollama.generate",
+	.stops = stops,
 	.signs = generate_signs,
 	.paths = generate_paths,
 	.fields = fields,

@@ -203,6 +203,7 @@ static void choice_end(struct tks_dialect_ctx *d)
 		c->token = true;
 		c->finish_is_token = finish;
 	}
+	c->natural = tks_dialect_stops(d->dialect, c->finish);
 	if (o->whole)
 		d->rec->streamed = 0;
 	if (!d->streamed || o->whole)
@@ -453,6 +454,10 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 	name_server(d);
 }
 
+static const char *const stops[] = {
+	"stop", "eos_token", "eos", "tool_calls", "function_call", NULL
+};
+
 static const char *const chat_signs[] = {
 	"object=chat.completion.chunk",
 	"object=chat.completion",
@@ -474,6 +479,7 @@ static const char *const completions_paths[] = { "/v1/completions", "/completion
 
 const struct tks_dialect tks_dialect_openai_chat = {
 	.name = "openai.chat",
+	.stops = stops,
 	.signs = chat_signs,
 	.paths = chat_paths,
 	.fields = fields,
@@ -485,6 +491,7 @@ const struct tks_dialect tks_dialect_openai_chat = {
 
 const struct tks_dialect tks_dialect_openai_completions = {
 	.name = "openai.completions",
+	.stops = stops,
 	.signs = completions_signs,
 	.paths = completions_paths,
 	.fields = fields,

@@ -133,7 +133,7 @@ static void responses_end(struct tks_dialect_ctx *d, bool ok)
 		s->choice.tokens = -1;
 	}
 	/* A tool of the server's own is at work. */
-	if (strstr(e->type, "_call."))
+	if (strstr(e->type, "_call.") || strstr(e->type, "mcp_list_tools."))
 		tks_reqstate_pause(d->rs);
 	responses_finish(e);
 	s->is_error |= !strcmp(e->type, "error") || !strcmp(e->status, "failed");
@@ -143,6 +143,8 @@ static void responses_end(struct tks_dialect_ctx *d, bool ok)
 	if (s->choice.finish[0])
 		tks_reqstate_done(d->rs);
 }
+
+static const char *const stops[] = { "completed", NULL };
 
 static const char *const responses_signs[] = {
 	"type=response.*",
@@ -155,6 +157,7 @@ static const char *const responses_paths[] = { "/v1/responses", "/responses", NU
 
 const struct tks_dialect tks_dialect_responses = {
 	.name = "openai.responses",
+	.stops = stops,
 	.signs = responses_signs,
 	.paths = responses_paths,
 	.fields = responses_fields,
@@ -178,6 +181,9 @@ static void realtime_end(struct tks_dialect_ctx *d, bool ok)
 		strcpy(d->rec->model, e->model);
 	s->visible = e->delta && is_delta(e->type) &&
 		     (!strstr(e->type, "audio") || strstr(e->type, "transcript"));
+	/* It begins here, whatever of the stream was seen. */
+	if (!strcmp(e->type, "response.created"))
+		d->rec->flags &= ~(unsigned int)TKS_F_MID_STREAM;
 	if (!strcmp(e->type, "response.done")) {
 		d->answer_over = true;
 		s->is_error = !strcmp(e->status, "failed");
@@ -200,6 +206,7 @@ static const char *const realtime_signs[] = {
 
 const struct tks_dialect tks_dialect_realtime = {
 	.name = "openai.realtime",
+	.stops = stops,
 	.signs = realtime_signs,
 	.fields = realtime_fields,
 	.nfields = sizeof(realtime_fields) / sizeof(realtime_fields[0]),

@@ -73,6 +73,8 @@ static void end(struct tks_dialect_ctx *d, bool ok)
 		tks_reqstate_done(d->rs);
 }
 
+static const char *const stops[] = { "eos_token", NULL };
+
 static const char *const signs[] = {
 	"token.id generated_text?",
 	"generated_text details.generated_tokens",
@@ -85,6 +87,7 @@ static const char *const paths[] = { "/generate_stream", "/generate", NULL };
 
 const struct tks_dialect tks_dialect_tgi = {
 	.name = "tgi.generate_stream",
+	.stops = stops,
 	.signs = signs,
 	.paths = paths,
 	.fields = fields,

@@ -110,6 +110,15 @@ int tks_document_decide(struct tks_document *doc, const struct tks_dialect *dial
 	return err;
 }
 
+static int try_protobuf(struct tks_document *doc, bool whole)
+{
+	const struct tks_dialect *dialect = whole ? tks_dialect_of_first(doc->kept, doc->nkept)
+						  : NULL;
+
+	doc->skip = !dialect;
+	return dialect ? tks_document_decide(doc, dialect) : 0;
+}
+
 /* With a whole document looked at, or as much of it as is kept. */
 static int try_decide(struct tks_document *doc, bool whole)
 {
@@ -119,8 +128,11 @@ static int try_decide(struct tks_document *doc, bool whole)
 		.target = doc->d.target,
 		.stream = !doc->single && !doc->array,
 	};
-	const struct tks_dialect *dialect = tks_shape_dialect(doc->shape, &place);
+	const struct tks_dialect *dialect;
 
+	if (doc->protobuf)
+		return try_protobuf(doc, whole);
+	dialect = tks_shape_dialect(doc->shape, &place);
 	/* What it is may stand behind a long text: then the path must do. */
 	if (!dialect && !whole && doc->single)
 		dialect = tks_dialect_of_path(doc->d.target);
@@ -218,7 +230,7 @@ int tks_document_data(struct tks_document *doc, const void *data, size_t n)
 		scan(doc, data, n);
 		return 0;
 	}
-	if (tks_shape_feed(doc->shape, data, n, NULL) == TKS_JS_BAD)
+	if (!doc->protobuf && tks_shape_feed(doc->shape, data, n, NULL) == TKS_JS_BAD)
 		doc->bad = true;
 	return lose(doc, undecided_data(doc, data, n));
 }

@@ -17,6 +17,7 @@ struct tks_document {
 	enum tks_shape_kind kind;
 	bool single; /* the body is this one document */
 	bool array; /* documents are the elements of an array */
+	bool protobuf; /* documents are gRPC messages; JSON if not */
 	bool decided;
 	bool in; /* a document is under way */
 	bool bad; /* it is not what it should be */

@@ -305,7 +305,7 @@ void tks_exchange_request_head(struct tks_exchange *e, const struct tks_http_hea
 	}
 	/* A stream that asks for several answers is none itself. */
 	e->llm_path &= !e->asks;
-	e->askscan = tks_askscan_new(e->conn->pipeline->mem, &e->ask, h->content_encoding);
+	e->askscan = tks_askscan_new(e->conn->pipeline->mem, &e->ask, h);
 	if (!e->askscan)
 		e->conn->pipeline->counters.no_memory++;
 }
@@ -405,7 +405,7 @@ void tks_exchange_response_head(struct tks_exchange *e, const struct tks_http_he
 	e->content_length = h->content_length;
 	if (h->resumed)
 		e->rec->flags |= c->from_start ? TKS_F_LOST : TKS_F_MID_STREAM;
-	else if (h->status)
+	if (h->status)
 		e->rec->status = h->status;
 	if (h->truncated)
 		e->rec->flags |= TKS_F_TRUNCATED;

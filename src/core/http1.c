@@ -21,6 +21,7 @@
 
 #include "chunked.h"
 #include "http1_head.h"
+#include "websocket.h"
 
 enum place { BETWEEN = 0, HEAD, BODY, LOST };
 
@@ -495,6 +496,29 @@ static int resume(struct tks_http1 *h, struct side *s, uint64_t off)
 	return h->ops->head(h->ctx, &head);
 }
 
+/* Entered in the middle of what an upgrade had made of the connection. */
+static int resume_websocket(struct tks_http1 *h, struct side *s, uint64_t off)
+{
+	struct tks_http_head head = { .side = TKS_RESPONSE,
+				      .first_off = off,
+				      .last_off = off,
+				      .status = 101,
+				      .major = 1,
+				      .minor = 1,
+				      .upgrade = true,
+				      .resumed = true,
+				      .content_length = -1,
+				      .upgrade_to = "websocket",
+				      /* It may have been agreed on. */
+				      .ws_extensions = "permessage-deflate" };
+
+	begin_body(s, UNTIL_CLOSE, -1);
+	s->open = true;
+	s->headed = true;
+	tunnel(h);
+	return h->ops->head(h->ctx, &head);
+}
+
 /* Looks at the start of a slice. */
 static int search(struct tks_http1 *h, struct side *s, const struct tks_slice *rest, size_t *used)
 {
@@ -513,6 +537,8 @@ static int search(struct tks_http1 *h, struct side *s, const struct tks_slice *r
 	if (s->id == TKS_RESPONSE && (!s->open || s->framing == CHUNKED) &&
 	    reads_as_chunks(s, data + i, len - i))
 		return resume(h, s, rest->off + i);
+	if (s->id == TKS_RESPONSE && !s->open && !h->nasked && !i && tks_ws_sniff_middle(data, len))
+		return resume_websocket(h, s, rest->off);
 	*used = len;
 	return 0;
 }

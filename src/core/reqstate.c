@@ -33,6 +33,7 @@ struct choice {
 	int64_t t_finish_ns;
 	bool finish_counted; /* the finish frame is an entry */
 	char finish[32];
+	bool natural; /* the model ended by itself */
 	bool pending;
 	struct tks_choice_facts facts; /* of the frame under way */
 };
@@ -161,8 +162,10 @@ void tks_reqstate_choice(struct tks_reqstate *r, const struct tks_choice_facts *
 			c->facts.tokens = f->tokens + (c->facts.tokens > 0 ? c->facts.tokens : 0);
 		if (f->counter >= 0)
 			c->facts.counter = f->counter;
-		if (f->finish[0])
+		if (f->finish[0]) {
 			memcpy(c->facts.finish, f->finish, sizeof(f->finish));
+			c->facts.natural = f->natural;
+		}
 		return;
 	}
 	c->facts = *f;
@@ -276,6 +279,7 @@ static void note_finish(struct choice *c, const struct tks_frame_at *at)
 	if (!c->facts.finish[0])
 		return;
 	memcpy(c->finish, c->facts.finish, sizeof(c->finish));
+	c->natural = c->facts.natural;
 	c->t_finish_ns = at->t_ns;
 }
 
@@ -392,19 +396,6 @@ void tks_reqstate_hole(struct tks_reqstate *r)
 
 /* --- the figures --- */
 
-static bool natural_stop(const char *finish)
-{
-	static const char *const names[] = { "stop",	   "STOP",	"eos",		"eos_token",
-					     "end_turn",   "completed", "COMPLETE",	"tool_use",
-					     "tool_calls", "TOOL_CALL", "function_call" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(names[i], finish))
-			return true;
-	}
-	return false;
-}
-
 /* Tokens that the frames account for, one each where they don't say; *known: all of them say. */
 static int64_t accounted(const struct tks_reqstate *r, bool *known)
 {
@@ -430,8 +421,8 @@ static bool eos_at_finish(const struct tks_reqstate *r, int64_t seen)
 {
 	const struct choice *c = r->choices;
 
-	return r->nchoices == 1 && r->total == seen + 1 && !c->finish_counted &&
-	       natural_stop(c->finish) && c->t_finish_ns != TKS_NULL;
+	return r->nchoices == 1 && r->total == seen + 1 && !c->finish_counted && c->natural &&
+	       c->t_finish_ns != TKS_NULL;
 }
 
 /* Tokens would have been seen, had there been any. */
@@ -469,7 +460,7 @@ static void count_tokens(struct tks_reqstate *r, bool *eos)
 	q->tokens_source = known ? TKS_SRC_PER_FRAME : TKS_SRC_FRAMES;
 	if (!q->token_frames) {
 		q->tokens_source = TKS_SRC_NONE;
-		q->tokens = readable(q) ? 0 : TKS_NULL;
+		q->tokens = readable(q) && !r->arrivals ? 0 : TKS_NULL;
 	} else if (!known) {
 		q->flags |= TKS_F_ESTIMATED;
 	}
@@ -482,7 +473,7 @@ static bool eos_in_doubt(const struct tks_reqstate *r)
 	const struct choice *c = r->choices;
 
 	return r->nchoices == 1 && (r->any_hole || (r->rec.flags & TKS_F_MID_STREAM)) &&
-	       !c->finish_counted && (!c->finish[0] || natural_stop(c->finish));
+	       !c->finish_counted && (!c->finish[0] || c->natural);
 }
 
 static void set_times(struct tks_reqstate *r, bool eos)

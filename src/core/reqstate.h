@@ -36,6 +36,8 @@ struct tks_choice_facts {
 	int64_t counter; /* cumulative count of output tokens of the choice as of this frame; -1:
 			    none */
 	char finish[32]; /* "" : none in this frame */
+	bool natural; /* the finish says that the model ended by itself, with an end-of-sequence
+		       * token */
 };
 
 /* Cumulative totals as the server sent them; TKS_NULL: absent. */

@@ -238,6 +238,22 @@ static bool is_frame(const struct tks_ws *w, const uint8_t *p, size_t n)
 	return true;
 }
 
+bool tks_ws_sniff_middle(const uint8_t *data, size_t len)
+{
+	/* Compressed frames show nothing that could be believed. */
+	static const struct tks_ws plain_server = { .side = TKS_RESPONSE };
+	unsigned int head = head_len(data, len < 2 ? (unsigned int)len : 2);
+	uint64_t n;
+
+	if (len < head || data[0] != (FIN | TEXT) || !is_frame(&plain_server, data, len))
+		return false;
+	n = payload_len(data);
+	if (n < 2 || n > len - head)
+		return false;
+	data += head;
+	return data[0] == '{' && (data[1] == '"' || data[1] == ' ') && data[n - 1] == '}';
+}
+
 static bool found(struct tks_ws *w, const struct tks_slice *s)
 {
 	if (!is_frame(w, s->data, s->len))

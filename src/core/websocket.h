@@ -50,4 +50,8 @@ int tks_ws_feed(struct tks_ws *w, const struct tks_slice *s);
  * starts of slices. */
 void tks_ws_gap(struct tks_ws *w, uint64_t off, uint64_t len);
 
+/* In the middle of a connection nobody knows: true if the slice begins with a whole text frame of a
+ * server's which says a JSON object, and what follows, as far as it reaches, are frames too. */
+bool tks_ws_sniff_middle(const uint8_t *data, size_t len);
+
 #endif

@@ -53,6 +53,7 @@ static void time_at(void *ctx, struct tks_frame_at *at)
 }
 
 static const struct tks_decoder_host host = { .time_at = time_at };
+static const struct tks_http_head no_head;
 
 struct want {
 	int64_t tokens, token_frames, frames;
@@ -430,7 +431,7 @@ static void test_ask(void **state)
 		struct tks_askscan *s;
 
 		tks_ask_init(&a);
-		s = tks_askscan_new(&mem, &a, "");
+		s = tks_askscan_new(&mem, &a, &no_head);
 		for (size_t i = 0; i < sizeof(body) - 1; i += piece)
 			tks_askscan_data(s, (const uint8_t *)body + i,
 					 piece < sizeof(body) - 1 - i ? piece
@@ -981,7 +982,7 @@ static void test_ask_no_memory(void **state)
 		struct tks_askscan *s;
 
 		tks_ask_init(&a);
-		s = tks_askscan_new(&mem, &a, "");
+		s = tks_askscan_new(&mem, &a, &no_head);
 		assert_int_equal(s != NULL, fail == 3);
 		tks_askscan_free(s);
 		assert_int_equal(mem.used, 0);
@@ -1016,7 +1017,7 @@ static void test_ask_more(void **state)
 			struct tks_askscan *s;
 
 			tks_ask_init(&a);
-			s = tks_askscan_new(&mem, &a, "");
+			s = tks_askscan_new(&mem, &a, &no_head);
 			tks_askscan_data(s, p, cut);
 			tks_askscan_data(s, p + cut, n - cut);
 			tks_askscan_end(s);
@@ -1039,7 +1040,7 @@ static void test_ask_gap(void **state)
 
 	(void)state;
 	tks_ask_init(&a);
-	s = tks_askscan_new(&mem, &a, "");
+	s = tks_askscan_new(&mem, &a, &no_head);
 	tks_askscan_data(s, (const uint8_t *)head, sizeof(head) - 1);
 	tks_askscan_gap(s);
 	tks_askscan_data(s, (const uint8_t *)tail, sizeof(tail) - 1);

@@ -85,6 +85,7 @@ static struct tks_choice_facts finish_facts(const char *reason)
 	struct tks_choice_facts f = no_facts;
 
 	strcpy(f.finish, reason);
+	f.natural = strcmp(reason, "length") != 0;
 	return f;
 }
 
