@@ -113,8 +113,13 @@ $(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lz
 
+$(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
 unit-bins: $(UNIT_BIN)
-test-bins: $(TEST_PROGS) $(B)/tests/zoo
+test-bins: $(TEST_PROGS) $(B)/tests/zoo $(B)/tests/h2_dump
 
 # Fuzzers: the core and the reporters once more, with clang and coverage.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
@@ -154,7 +159,7 @@ check:
 	$(Q)sh tests/lib/manifest.sh >build/manifest
 	$(Q)python3 tests/lib/runner.py build/manifest
 
-test: all unit-bins
+test: all unit-bins $(B)/tests/h2_dump
 	$(Q)sh tests/lib/manifest.sh >build/manifest
 	$(Q)python3 tests/lib/runner.py --kind unit --kind golden build/manifest
 

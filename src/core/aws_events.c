@@ -90,12 +90,21 @@ static void name_field(struct tks_aws_events *a)
 		{ ":error-code", F_TYPE },
 	};
 
-	a->field = F_NONE;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (a->name_len == strlen(names[i].name) &&
 		    !memcmp(a->name, names[i].name, a->name_len))
 			a->field = names[i].field;
 	}
+}
+
+/* One that comes twice is what it was last. */
+static void begin_string(struct tks_aws_events *a)
+{
+	size_t size;
+	char *out = field_room(a, &size);
+
+	if (out)
+		memset(out, 0, size);
 }
 
 static void value_octet(struct tks_aws_events *a, uint8_t o)
@@ -129,6 +138,8 @@ static void after_header(struct tks_aws_events *a)
 static void after_type(struct tks_aws_events *a)
 {
 	a->nbuf = 0;
+	if (a->value_type == STRING)
+		begin_string(a);
 	if (a->value_type == STRING || a->value_type == BYTES) {
 		a->place = IN_VALUE_LEN;
 		return;
@@ -147,6 +158,7 @@ static bool header_octet(struct tks_aws_events *a, uint8_t o)
 	case IN_NAME_LEN:
 		a->name_len = o;
 		a->nbuf = 0;
+		a->field = F_NONE;
 		a->place = o ? IN_NAME : IN_TYPE;
 		return a->left;
 	case IN_NAME:

@@ -30,7 +30,7 @@ struct tks_codec {
 	bool again; /* it is in its second member, or a later one */
 	bool deaf; /* behind its end */
 	uint8_t head[2], nhead; /* DEFLATE: what tells its form */
-	uint64_t in, out, member_out;
+	uint64_t in, out, member_in, member_out;
 };
 
 /* What a step works on. */
@@ -125,9 +125,15 @@ static int br_step(struct tks_codec *c, struct span *s)
 		       : -EBADMSG;
 }
 
+/*
+ * A frame's header goes in octet by octet. Given all of a short frame at once the library decodes
+ * it past the window's limit and keeps back what it has of a bad one; given the magic of a version
+ * before RFC 8878 it reads that, with windows of any size from its own allocator.
+ */
 static int zstd_step(struct tks_codec *c, struct span *s)
 {
-	ZSTD_inBuffer in = { s->in, s->in_len, 0 };
+	bool head = s->in_len && c->member_in < ZSTD_FRAMEHEADERSIZE_MAX;
+	ZSTD_inBuffer in = { s->in, head ? 1 : s->in_len, 0 };
 	ZSTD_outBuffer out = { s->out, OUT_SIZE, 0 };
 	size_t ret = ZSTD_decompressStream(c->zstd, &out, &in);
 
@@ -156,6 +162,7 @@ static bool next_member(struct tks_codec *c)
 		inflateReset(&c->z);
 	c->ended = false;
 	c->again = true;
+	c->member_in = 0;
 	c->member_out = 0;
 	return !c->deaf;
 }
@@ -164,7 +171,7 @@ static int hand_on(struct tks_codec *c, const struct span *s, tks_codec_fn fn, v
 {
 	c->out += s->made;
 	c->member_out += s->made;
-	if (c->out > TKS_CODEC_FREE && (c->out - TKS_CODEC_FREE) / TKS_CODEC_RATIO_MAX > c->in)
+	if (c->out > c->in * TKS_CODEC_RATIO_MAX + TKS_CODEC_FREE)
 		return c->err = -E2BIG;
 	return s->made ? fn(ctx, s->out, s->made) : 0;
 }
@@ -182,6 +189,7 @@ static int decode(struct tks_codec *c, const uint8_t *data, size_t len, tks_code
 			return 0;
 		ret = step(c, &s);
 		c->in += had - s.in_len;
+		c->member_in += had - s.in_len;
 		err = hand_on(c, &s, fn, ctx);
 		if (err)
 			return err;

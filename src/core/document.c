@@ -278,6 +278,15 @@ static bool well_formed(struct tks_document *doc)
 	return !doc->bad;
 }
 
+/* Gateways send pings until the engine answers: then the path must do. In an array there are none.
+ */
+static const struct tks_dialect *fallback(const struct tks_document *doc)
+{
+	const struct tks_dialect *d = doc->array ? NULL : tks_dialect_of_path(doc->d.target);
+
+	return d ?: &tks_dialect_unknown;
+}
+
 int tks_document_end(struct tks_document *doc)
 {
 	int err = 0;
@@ -292,10 +301,8 @@ int tks_document_end(struct tks_document *doc)
 	}
 	if (!doc->decided && !doc->bad && !doc->skip)
 		err = try_decide(doc, true);
-	/* Gateways send pings until the engine answers: then the path must do. */
 	if (!err && !doc->decided && doc->count >= DOCUMENTS_MAX)
-		err = tks_document_decide(doc, tks_dialect_of_path(doc->d.target)
-						       ?: &tks_dialect_unknown);
+		err = tks_document_decide(doc, fallback(doc));
 	doc->in = false;
 	if (err)
 		return err;

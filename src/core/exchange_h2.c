@@ -162,7 +162,7 @@ static int on_reset(void *ctx, uint32_t stream, enum tks_side by, uint32_t code)
 	struct tks_conn *c = ctx;
 	const struct tks_stream *answers = &c->stream[!tks_conn_request_dir(c)];
 	struct tks_exchange *e = find(c, stream);
-	char text[16];
+	char text[16] = "";
 
 	if (!e)
 		return 0;
@@ -174,7 +174,8 @@ static int on_reset(void *ctx, uint32_t stream, enum tks_side by, uint32_t code)
 		return 0;
 	}
 	if (code != H2_NO_ERROR && code != H2_CANCEL) {
-		snprintf(text, sizeof(text), "%u", code);
+		if (code != TKS_H2_CODE_LOST)
+			snprintf(text, sizeof(text), "%u", code);
 		tks_reqstate_error(e->rs, "http2", text);
 	}
 	/* Its ends follow. */

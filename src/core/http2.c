@@ -27,12 +27,14 @@ struct dir {
 	uint8_t head[TKS_H2_PREFACE], nhead;
 	struct tks_h2_frame f;
 	uint64_t first_off; /* of the frame */
+	uint64_t seen_off; /* the last octet that came */
 	uint32_t left; /* of its payload */
 	uint32_t fixed; /* octets at its start that are still to come and are no content */
 	uint32_t pad;
 	bool pad_next; /* the next octet is the padding's length */
 	bool content_lost; /* the rest of the payload is dropped */
 	uint32_t code; /* RST_STREAM */
+	bool code_lost;
 	struct tks_hpack hpack;
 	uint32_t block; /* the stream whose header block is unfinished; 0: none */
 	bool block_ends_stream;
@@ -74,8 +76,9 @@ static bool is_open(const struct tks_h2_stream *s, enum tks_side side)
 	return s->state[side] == TKS_H2_BEGUN || s->state[side] == TKS_H2_HEADED;
 }
 
-/* Ends what is open of the stream, and forgets it. */
-static int cut_stream(struct tks_http2 *h, struct tks_h2_stream *s, uint64_t off)
+/* Ends what is open of the stream at that octet of each side, and forgets it. */
+static int cut_stream(struct tks_http2 *h, struct tks_h2_stream *s, uint64_t request_off,
+		      uint64_t response_off)
 {
 	uint32_t id = s->id;
 	bool request = is_open(s, TKS_REQUEST), response = s->state[TKS_RESPONSE] != TKS_H2_ENDED;
@@ -83,16 +86,17 @@ static int cut_stream(struct tks_http2 *h, struct tks_h2_stream *s, uint64_t off
 
 	close_stream(h, s);
 	if (request)
-		err = h->ops->end(h->ctx, id, TKS_REQUEST, off, TKS_MSG_CUT);
+		err = h->ops->end(h->ctx, id, TKS_REQUEST, request_off, TKS_MSG_CUT);
 	if (response)
-		err = h->ops->end(h->ctx, id, TKS_RESPONSE, off, TKS_MSG_CUT) ?: err;
+		err = h->ops->end(h->ctx, id, TKS_RESPONSE, response_off, TKS_MSG_CUT) ?: err;
 	return err;
 }
 
-static struct tks_h2_stream *add_stream(struct tks_http2 *h, uint32_t id, uint64_t off)
+static struct tks_h2_stream *add_stream(struct tks_http2 *h, uint32_t id)
 {
 	if (h->streams.n >= TKS_H2_STREAMS_MAX)
-		cut_stream(h, tks_h2_stream_idlest(&h->streams), off);
+		cut_stream(h, tks_h2_stream_idlest(&h->streams), h->dirs[TKS_REQUEST].seen_off,
+			   h->dirs[TKS_RESPONSE].seen_off);
 	if (id > h->top)
 		h->top = id;
 	return tks_h2_stream_add(&h->streams, id);
@@ -116,7 +120,7 @@ static struct tks_h2_stream *stream_of(struct tks_http2 *h, const struct dir *d,
 	/* Even ones are pushed, and of no interest. */
 	if (!(id & 1) || (!opens && (!h->holes || closed_lately(h, id))))
 		return NULL;
-	s = add_stream(h, id, d->first_off);
+	s = add_stream(h, id);
 	if (!s)
 		*err = -ENOMEM;
 	return s;
@@ -254,6 +258,7 @@ static int frame_begins(struct tks_http2 *h, struct dir *d)
 	d->pad_next = tks_h2_frame_padded(f);
 	d->content_lost = false;
 	d->code = 0;
+	d->code_lost = false;
 	if (!goes_on)
 		drop_block(d);
 	switch (f->type) {
@@ -275,6 +280,7 @@ static int frame_begins(struct tks_http2 *h, struct dir *d)
 static int reset(struct tks_http2 *h, struct dir *d, uint64_t last_off)
 {
 	struct tks_h2_stream *s = tks_h2_stream_find(&h->streams, d->f.stream);
+	uint32_t code = d->code_lost ? TKS_H2_CODE_LOST : d->code;
 	bool whole;
 	int err = 0;
 
@@ -282,9 +288,9 @@ static int reset(struct tks_http2 *h, struct dir *d, uint64_t last_off)
 		return 0;
 	/* A server that has answered may refuse the rest of the request. */
 	whole = s->state[TKS_RESPONSE] == TKS_H2_ENDED;
-	if (!whole || d->code != H2_NO_ERROR)
-		err = h->ops->reset(h->ctx, s->id, d->side, d->code);
-	return cut_stream(h, s, last_off) ?: err;
+	if (!whole || code != H2_NO_ERROR)
+		err = h->ops->reset(h->ctx, s->id, d->side, code);
+	return cut_stream(h, s, last_off, last_off) ?: err;
 }
 
 static int frame_ends(struct tks_http2 *h, struct dir *d, uint64_t last_off)
@@ -312,12 +318,11 @@ static int frame_ends(struct tks_http2 *h, struct dir *d, uint64_t last_off)
 
 static int block_octets(struct tks_http2 *h, struct dir *d, const struct tks_slice *s)
 {
+	uint32_t room = TKS_H2_HEAD_MAX - d->hpack.block_len;
 	int err = tks_hpack_feed(&d->hpack, s->data, s->len);
 
 	/* Past what is read of a block nothing is to be waited for. */
-	if (d->hpack.block_len < TKS_H2_HEAD_MAX)
-		return err;
-	return tell_block(h, d, s->off + s->len - 1) ?: err;
+	return d->hpack.over ? tell_block(h, d, s->off + room) ?: err : err;
 }
 
 /* What is neither the padding's length nor padding. */
@@ -413,11 +418,19 @@ static int head_octet(struct tks_http2 *h, struct dir *d, const struct tks_slice
 	return d->left ? err : frame_ends(h, d, s->off) ?: err;
 }
 
-static bool found(struct dir *d, const struct tks_slice *s)
+/*
+ * A header alone, of a frame that reaches beyond the slice or is empty, is only believed where its
+ * stream is open: it may be the middle of another.
+ */
+static bool found(struct tks_http2 *h, struct dir *d, const struct tks_slice *s)
 {
+	struct tks_h2_frame f;
 	int whole, side;
 
 	if (tks_h2_frames_count(s->data, s->len, &whole, &side) <= 0)
+		return false;
+	tks_h2_frame_read(&f, s->data);
+	if ((!whole || (f.stream && !f.len)) && !tks_h2_stream_find(&h->streams, f.stream))
 		return false;
 	d->seeking = false;
 	return true;
@@ -429,14 +442,18 @@ int tks_http2_feed(struct tks_http2 *h, enum tks_side side, const struct tks_sli
 	struct tks_slice s = *in;
 	int first_err = 0;
 
-	if (d->seeking && s.len && !found(d, &s))
+	if (d->seeking && s.len && !found(h, d, &s))
 		return 0;
 	while (s.len) {
 		size_t used = 1;
-		int err = d->in_payload ? payload(h, d, &s, &used) : head_octet(h, d, &s);
+		int err;
 
+		d->seen_off = s.off;
+		err = d->in_payload ? payload(h, d, &s, &used) : head_octet(h, d, &s);
+		d->seen_off = s.off + used - 1;
 		if (err == -EBADMSG) {
 			seek(h, d);
+			h->ops->body_gap(h->ctx, 0, side, s.off, 0);
 			return err;
 		}
 		first_err = first_err ?: err;
@@ -457,8 +474,7 @@ static int gap_in_frame(struct tks_http2 *h, struct dir *d, uint64_t off, uint32
 
 	if (in_block)
 		tks_hpack_lose(&d->hpack);
-	if (d->f.type == TKS_H2_RST_STREAM)
-		d->code = ~0u;
+	d->code_lost = true;
 	if (d->f.type == TKS_H2_DATA && !d->content_lost && body) {
 		/* With the padding's length what is padding is lost too. */
 		err = h->ops->body_gap(h->ctx, d->f.stream, d->side, off,
@@ -538,7 +554,7 @@ void tks_http2_mid_stream(struct tks_http2 *h)
 
 void tks_http2_upgraded(struct tks_http2 *h)
 {
-	struct tks_h2_stream *s = add_stream(h, 1, 0);
+	struct tks_h2_stream *s = add_stream(h, 1);
 
 	if (s)
 		s->state[TKS_REQUEST] = TKS_H2_ENDED;

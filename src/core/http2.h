@@ -38,7 +38,8 @@ struct tks_h2_ops {
 	int (*end)(void *ctx, uint32_t stream, enum tks_side side, uint64_t last_off,
 		   enum tks_msg_end how);
 	/* RST_STREAM of that side ended both messages of the stream; their end calls, CUT, follow
-	 * where they were open. NO_ERROR behind a complete response is not reported. */
+	 * where they were open. NO_ERROR behind a complete response is not reported. code:
+	 * TKS_H2_CODE_LOST if octets of it were lost. */
 	int (*reset)(void *ctx, uint32_t stream, enum tks_side by, uint32_t code);
 };
 
@@ -76,6 +77,8 @@ int tks_http2_sniff(enum tks_side side, const uint8_t *data, size_t len);
  * be valid, and with nothing else, as far as it reaches. 0: not, or too little to believe it.
  * *side: who sends it, where the frames tell (1) or -1. */
 int tks_http2_sniff_middle(const uint8_t *data, size_t len, int *side);
+
+#define TKS_H2_CODE_LOST UINT32_MAX
 
 enum {
 	TKS_H2_STREAMS_MAX = 1024, /* open at once; past it the one that was idle longest is ended

@@ -280,7 +280,7 @@ int tks_hpack_begin(struct tks_hpack *hp, enum tks_side side)
 {
 	hp->is_connect = false;
 	hp->at_start = true;
-	hp->dropped = false;
+	hp->dropped = hp->over = false;
 	hp->update_len = 0;
 	hp->block_len = hp->fields_len = 0;
 	hp->head = tks_mem_alloc(hp->mem, sizeof(*hp->head));
@@ -355,13 +355,15 @@ int tks_hpack_feed(struct tks_hpack *hp, const uint8_t *data, size_t len)
 	if (n > len)
 		n = len;
 	hp->block_len += (uint32_t)n;
-	if (hp->dropped)
-		return 0;
-	err = read_octets(hp, data, n);
-	if (n < len && !hp->dropped) {
+	if (!hp->dropped)
+		err = read_octets(hp, data, n);
+	if (n == len || hp->over)
+		return err;
+	hp->over = true;
+	if (hp->head)
 		hp->head->truncated = true;
+	if (!hp->dropped)
 		tks_hpack_lose(hp);
-	}
 	return err;
 }
 

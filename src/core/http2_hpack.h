@@ -29,6 +29,7 @@ struct tks_hpack {
 	bool unknown; /* the table began before what was seen: a new one is to be filled */
 	bool at_start; /* no field of the block has begun */
 	bool dropped; /* what follows of the block can't be read */
+	bool over; /* it has more than TKS_H2_HEAD_MAX octets: those behind are not read */
 	uint8_t update_len; /* octets of a table size update so far */
 	uint32_t update;
 	uint32_t table; /* octets that a new inflater's table may hold */

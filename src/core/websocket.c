@@ -18,6 +18,7 @@ enum {
 	HEADER_MAX = 14,
 	CONTROL_MAX = 125,
 	SEEK_LEN_MAX = 16 << 20, /* what a frame looked for may have */
+	CLOSE_CODE_LOST = 3, /* bytes of it are missing */
 };
 
 enum opcode { CONTINUATION = 0, TEXT = 1, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10 };
@@ -31,6 +32,7 @@ struct tks_ws {
 	bool deflate, takeover; /* the extension; it keeps its window */
 	bool window_lost; /* with takeover: what is compressed can't be read any more */
 	bool dead, seeking;
+	bool adrift; /* found again: a message may go on whose beginning is missing */
 	uint8_t head[HEADER_MAX], nhead;
 	uint64_t head_off; /* of its first octet */
 	bool in_payload;
@@ -75,13 +77,18 @@ static uint64_t payload_len(const uint8_t *h)
 	return len;
 }
 
+static bool opcode_valid(uint8_t first)
+{
+	uint8_t opcode = first & OPCODE;
+
+	return opcode <= BINARY || (opcode >= CLOSE && opcode <= PONG && first & FIN);
+}
+
 static bool head_valid(const uint8_t *h)
 {
-	uint8_t opcode = h[0] & OPCODE;
-
-	if ((opcode > BINARY && opcode < CLOSE) || opcode > PONG || payload_len(h) >> 63)
+	if (!opcode_valid(h[0]) || payload_len(h) >> 63)
 		return false;
-	return !is_control(opcode) || (h[0] & FIN && (h[1] & LEN7) <= CONTROL_MAX);
+	return !is_control(h[0] & OPCODE) || (h[1] & LEN7) <= CONTROL_MAX;
 }
 
 /* --- messages --- */
@@ -116,8 +123,15 @@ static int begin_message(struct tks_ws *w)
 	w->begun = true;
 	w->compressed = w->head[0] & RSV1;
 	w->cur = (struct tks_ws_message){ .first_off = w->head_off, .text = w->opcode == TEXT };
-	w->cur.broken = w->head[0] & RSV_OTHER;
 	return w->compressed ? begin_compressed(w) : 0;
+}
+
+/* The first frame of it that was seen is a continuation. */
+static void begin_without_beginning(struct tks_ws *w)
+{
+	w->begun = true;
+	w->compressed = false;
+	w->cur = (struct tks_ws_message){ .first_off = w->head_off, .broken = true };
 }
 
 static int on_bytes(void *ctx, const uint8_t *data, size_t len)
@@ -175,8 +189,11 @@ static int begin_frame(struct tks_ws *w, uint64_t off)
 
 	w->opcode = h[0] & OPCODE;
 	fresh = w->opcode == TEXT || w->opcode == BINARY;
+	if (w->opcode == CONTINUATION && !w->begun && w->adrift)
+		begin_without_beginning(w);
 	if (!head_valid(h) || (fresh && w->begun) || (w->opcode == CONTINUATION && !w->begun))
 		return -EBADMSG;
+	w->adrift &= is_control(w->opcode);
 	w->fin = h[0] & FIN;
 	w->left = payload_len(h);
 	w->in_payload = true;
@@ -187,6 +204,9 @@ static int begin_frame(struct tks_ws *w, uint64_t off)
 		memcpy(w->mask, h + w->nhead - sizeof(w->mask), sizeof(w->mask));
 	if (fresh)
 		err = begin_message(w);
+	/* Bits that nobody gave a meaning for such a frame. */
+	if (!is_control(w->opcode) && h[0] & (fresh ? RSV_OTHER : RSV_OTHER | RSV1))
+		break_message(w);
 	if (!w->left)
 		err = end_frame(w, off) ?: err;
 	return err;
@@ -224,11 +244,17 @@ static int payload(struct tks_ws *w, const struct tks_slice *s)
 /* True if the slice begins with a header, and behind its payload another, as far as it reaches. */
 static bool is_frame(const struct tks_ws *w, const uint8_t *p, size_t n)
 {
+	const uint8_t *begin = p;
+
 	do {
 		unsigned int len = head_len(p, n < 2 ? (unsigned int)n : 2);
 
-		if (n < len || !head_valid(p) || p[0] & RSV_OTHER || (p[0] & RSV1 && !w->deflate) ||
-		    !(p[1] & MASKED) != (w->side == TKS_RESPONSE) || payload_len(p) > SEEK_LEN_MAX)
+		if (!opcode_valid(p[0]) || p[0] & RSV_OTHER || (p[0] & RSV1 && !w->deflate))
+			return false;
+		if (n < len)
+			return p != begin;
+		if (!head_valid(p) || !(p[1] & MASKED) != (w->side == TKS_RESPONSE) ||
+		    payload_len(p) > SEEK_LEN_MAX)
 			return false;
 		if (payload_len(p) >= n - len)
 			return true;
@@ -261,10 +287,7 @@ static bool found(struct tks_ws *w, const struct tks_slice *s)
 	w->seeking = false;
 	w->nhead = 0;
 	w->in_payload = false;
-	/* The beginning of the message that goes on here is missing. */
-	w->begun = !(s->data[0] & OPCODE);
-	w->compressed = false;
-	w->cur = (struct tks_ws_message){ .first_off = s->off, .broken = true };
+	w->adrift = true;
 	return true;
 }
 
@@ -315,8 +338,12 @@ int tks_ws_feed(struct tks_ws *w, const struct tks_slice *in)
 
 void tks_ws_gap(struct tks_ws *w, uint64_t off, uint64_t len)
 {
+	if (w->dead)
+		return;
 	if (w->begun && !(w->in_payload && is_control(w->opcode)))
 		break_message(w);
+	if (w->nclose < sizeof(w->close_code))
+		w->nclose = CLOSE_CODE_LOST;
 	if (w->in_payload && len && len <= w->left) {
 		w->left -= len;
 		w->phase = (uint8_t)(w->phase + len);
@@ -337,11 +364,42 @@ void tks_ws_gap(struct tks_ws *w, uint64_t off, uint64_t len)
 
 /* --- life --- */
 
+/* An extension or a parameter is named so. */
+static bool is_named(const char *s, const char *name)
+{
+	size_t n = strlen(name);
+
+	s += strspn(s, " \t");
+	return !strncmp(s, name, n) && (!s[n] || strchr(" \t=;,", s[n]));
+}
+
+/* The next of those marks that is not within quotes, or the end. */
+static const char *next_mark(const char *s, const char *marks)
+{
+	for (bool quoted = false; *s && (quoted || !strchr(marks, *s)); s++)
+		quoted ^= *s == '"';
+	return s;
+}
+
+static void read_extensions(struct tks_ws *w, const char *s)
+{
+	const char *no_takeover = w->side == TKS_RESPONSE ? "server_no_context_takeover"
+							  : "client_no_context_takeover";
+
+	while (*s && !is_named(s, "permessage-deflate")) {
+		s = next_mark(s, ",");
+		s += *s == ',';
+	}
+	if (!*s)
+		return;
+	w->deflate = w->takeover = true;
+	for (s = next_mark(s, ";,"); *s == ';'; s = next_mark(s + 1, ";,"))
+		w->takeover &= !is_named(s + 1, no_takeover);
+}
+
 struct tks_ws *tks_ws_new(struct tks_mem *mem, enum tks_side side, const char *extensions,
 			  const struct tks_ws_ops *ops, void *ctx)
 {
-	const char *fresh = side == TKS_RESPONSE ? "server_no_context_takeover"
-						 : "client_no_context_takeover";
 	struct tks_ws *w = tks_mem_alloc(mem, sizeof(*w));
 
 	if (!w)
@@ -350,8 +408,7 @@ struct tks_ws *tks_ws_new(struct tks_mem *mem, enum tks_side side, const char *e
 	w->side = side;
 	w->ops = ops;
 	w->ctx = ctx;
-	w->deflate = strstr(extensions, "permessage-deflate");
-	w->takeover = w->deflate && !strstr(extensions, fresh);
+	read_extensions(w, extensions);
 	return w;
 }
 

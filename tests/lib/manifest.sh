@@ -16,6 +16,7 @@ for source in tests/unit/test_*.c; do
 done
 echo "golden@600:cases:python3 tests/golden/run_golden.py --tshark"
 echo "golden@300:cli:python3 tests/golden/run_cli.py"
+echo "golden@300:h2_witness:python3 tests/golden/h2_witness.py"
 echo "san@1200:golden:python3 tests/golden/run_golden.py build/san/tokensnoop"
 for source in tests/unit/test_*.c; do
 	name=$(basename "$source" .c)
