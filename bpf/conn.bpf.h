@@ -90,6 +90,20 @@ static __always_inline bool process_wanted(void)
 	return true;
 }
 
+/* What a descriptor of the current task is of, or NULL. */
+static __always_inline struct file *file_of_fd(int fd)
+{
+	struct task_struct *t = (void *)bpf_get_current_task();
+	struct fdtable *fdt = BPF_CORE_READ(t, files, fdt);
+	struct file *file = NULL, **fds;
+
+	if (fd < 0 || (unsigned int)fd >= BPF_CORE_READ(fdt, max_fds))
+		return NULL;
+	fds = BPF_CORE_READ(fdt, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), fds + fd);
+	return file;
+}
+
 static __always_inline struct conn *conn_make(__u64 cookie, __u8 role)
 {
 	struct conn c = { .verdict = TKS_VERDICT_FULL, .role = role };

@@ -15,6 +15,8 @@
  * sendmmsg: the socket is found through the descriptor
  */
 
+enum { TKS_SIZE_UNKNOWN = 0x7fffffff };
+
 struct inflight {
 	__u64 sk, msg;
 	__u64 ts_ns;
@@ -203,6 +205,8 @@ static __always_inline void rec_send(struct send_scratch *s, const struct inflig
 	rec_sock(r, (const struct sock *)f->sk);
 	r->lport = f->lport;
 	rec_task(r);
+	if (tls_on)
+		tls_rec(r);
 }
 
 /* One record from the scratch; 1: it was the last. */
@@ -273,6 +277,8 @@ static __always_inline void send_exit(const struct sock *sk, long ret)
 	if (!f || !f->active || (sk && f->sk != (__u64)sk))
 		return;
 	f->active = 0;
+	if (tls_on)
+		tls_sent(ret > 0 && (ret >= f->size || f->size == TKS_SIZE_UNKNOWN));
 	if (ret <= 0)
 		return;
 	if (ret > f->size)
@@ -396,19 +402,13 @@ int BPF_KRETPROBE(tx_page_kret, int ret)
 
 /* --- system calls --- */
 
-/* struct file -> the TCP socket behind a descriptor of the current task, or NULL. */
+/* The TCP socket behind a descriptor of the current task, or NULL. */
 static __always_inline struct sock *sock_of_fd(int fd)
 {
-	struct task_struct *t = (void *)bpf_get_current_task();
-	struct fdtable *fdt = BPF_CORE_READ(t, files, fdt);
+	struct file *file = file_of_fd(fd);
 	struct socket *so;
 	struct sock *sk;
-	struct file *file = NULL, **fds;
 
-	if (fd < 0 || (unsigned int)fd >= BPF_CORE_READ(fdt, max_fds))
-		return NULL;
-	fds = BPF_CORE_READ(fdt, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), fds + fd);
 	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & 0170000) != 0140000)
 		return NULL;
 	so = BPF_CORE_READ(file, private_data);
@@ -433,7 +433,7 @@ static __always_inline struct inflight *syscall_enter(int fd)
 	f->at.seg_off = 0;
 	f->at.user_descs = 1;
 	f->exact = 1;
-	f->size = 0x7fffffff;
+	f->size = TKS_SIZE_UNKNOWN;
 	return f;
 }
 

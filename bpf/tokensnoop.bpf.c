@@ -20,9 +20,12 @@
 #include "conn.bpf.h"
 #include "emit.bpf.h"
 #include "iov.bpf.h"
+#include "tls.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 #include "send.bpf.c"
 #include "recv.bpf.c"
 #include "state.bpf.c"
+#include "tls.bpf.c"
+#include "code.bpf.c"

@@ -17,6 +17,9 @@ enum tks_event_kind {
 	TKS_EV_FIN = 3, /* direction dir ends after what was sent before */
 	TKS_EV_CLOSE = 4, /* nothing more will come; err tells a reset (ECONNRESET, EPIPE, ...) from
 			     a clean end (0) */
+	TKS_EV_PLAIN = 5, /* plaintext that went into (TX) or came out of (RX) a TLS library */
+	TKS_EV_CIPHER = 6, /* ciphertext that the library made in a call: its first bytes */
+	TKS_EV_OBJ_GONE = 7, /* the library's object was freed */
 };
 
 /* Seen from the traced host's socket (in packet files: from the server). */
@@ -59,6 +62,17 @@ struct tks_event {
 	const uint8_t *data; /* valid during the call only */
 	uint32_t lost; /* records of this connection lost so far, cumulative */
 	uint32_t err; /* CLOSE */
+	/*
+	 * PLAIN, CIPHER, OBJ_GONE are of an object of a TLS library in proc's process; conn, role
+	 * and addresses are not known, ts_ns is that of the call (RX: of its return).
+	 */
+	uint64_t obj; /* DATA, TX: that of the write that the send is nested in; 0: of none */
+	uint32_t call; /* number of the object's call in that direction, from 1; DATA, CIPHER: of
+			  the write, 0 for none */
+	uint32_t asked; /* PLAIN, RX: size of the reader's buffer */
+	uint16_t lib; /* PLAIN, CIPHER: enum tks_tls_lib */
+	bool again; /* PLAIN, TX: of a write that was refused before */
+	bool cont; /* PLAIN: further bytes of the call begun by the event before */
 };
 
 struct tks_rec;

@@ -27,6 +27,11 @@ struct tks_pipeline_config {
 	void (*on_request)(void *ctx, const struct tks_request *r);
 	/* How much of a connection is still wanted; may be NULL. */
 	void (*on_verdict)(void *ctx, uint64_t conn, enum tks_verdict v);
+	/* The same of an object of a TLS library; may be NULL. */
+	void (*on_obj_verdict)(void *ctx, uint32_t pid, uint64_t obj, enum tks_verdict v);
+	bool plaintext; /* events of TLS libraries' objects come: connections that speak TLS are
+			 * waited for, not left alone */
+	bool untied; /* with them: objects without a connection are records too */
 	void *ctx;
 };
 
@@ -37,6 +42,8 @@ struct tks_pipeline_counters {
 	uint64_t bad_messages; /* places where a parser lost its footing */
 	uint64_t no_memory; /* things dropped because the budget was used up */
 	uint64_t encrypted; /* connections that speak TLS */
+	uint64_t tls_ties; /* objects of TLS libraries whose connection was found */
+	uint64_t tls_untied; /* objects for which none was */
 	uint64_t open_connections, open_requests; /* now */
 };
 

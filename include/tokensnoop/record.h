@@ -17,6 +17,19 @@ enum tks_rec_kind {
 	TKS_REC_TX = 1, /* bytes that a send put into the TCP stream */
 	TKS_REC_RX = 2, /* bytes that arrived in a packet, before the process reads them */
 	TKS_REC_CONN = 3, /* a change of the connection's state */
+	TKS_REC_TLS_TX = 4, /* plaintext that a process handed to its TLS library */
+	TKS_REC_TLS_RX = 5, /* plaintext that a TLS library handed to its process */
+	TKS_REC_TLS_OUT = 6, /* ciphertext that the library made in a call: its first bytes */
+	TKS_REC_TLS_FREE = 7, /* a library's object is gone */
+	TKS_REC_CODE = 8, /* a process maps a file with code that was not met before */
+};
+
+/* Whose call a TLS record is of: what struct tks_rec.state says in it. */
+enum tks_tls_lib {
+	TKS_TLS_OPENSSL = 1, /* and its kin: LibreSSL, BoringSSL */
+	TKS_TLS_GNUTLS = 2,
+	TKS_TLS_NSS = 3,
+	TKS_TLS_GO = 4,
 };
 
 /* What struct tks_rec.state says in a TKS_REC_CONN record. */
@@ -33,6 +46,7 @@ enum tks_rec_flags {
 	TKS_RECF_CONT = 1 << 0, /* further bytes of the send begun by the record before */
 	TKS_RECF_UNSURE =
 		1 << 1, /* the kernel could not tell which bytes were accepted: treat as a gap */
+	TKS_RECF_AGAIN = 1 << 3, /* TLS_TX: the write before was refused: these bytes come again */
 	TKS_RECF_LISTENER = 1 << 2, /* the packet belongs to a connection without a socket of its
 				       own yet; cookie 0 */
 };
@@ -50,6 +64,7 @@ enum {
 	TKS_SEND_RECS = 64, /* records a send takes at most: 1 MiB captured, the rest known but not
 			       captured */
 	TKS_COMM_LEN = 16,
+	TKS_TLS_OUT_CAP = 64, /* captured bytes of a TLS_OUT record */
 };
 
 struct tks_rec {
@@ -59,10 +74,14 @@ struct tks_rec {
 	__u64 ts_ns; /* CLOCK_MONOTONIC: entry of the send, arrival of the packet, change of the
 			state */
 	__u64 ret_ns; /* TX: return of the send; else 0 */
-	__u64 cookie; /* socket cookie; 0 with TKS_RECF_LISTENER */
+	__u64 cookie; /* socket cookie; 0 with TKS_RECF_LISTENER, and in TLS records */
+	__u64 obj; /* TLS: the library's object (an address in the process). TX: that of the write
+		      that the send is nested in, 0 for none */
 	__u64 cgroup; /* cgroup v2 id of the sending task; 0 where there is no task */
-	__u32 seq; /* TX, RX: TCP sequence number of the first byte; CONN: next to be sent */
-	__u32 rcv_seq; /* CONN: next sequence number to be received; else 0 */
+	__u32 seq; /* TX, RX: TCP sequence number of the first byte; CONN: next to be sent; TLS_TX,
+		      TLS_RX: bytes of the object's earlier calls in that direction */
+	__u32 rcv_seq; /* CONN: next sequence number to be received; TLS: number of the object's
+			  call in that direction, from 1; TX: the call that it is nested in */
 	__u32 len; /* TX, RX: bytes of the stream this record stands for */
 	__u32 cap; /* bytes that follow, <= len */
 	__u32 lost; /* records of this connection lost so far (cumulative) */
@@ -72,8 +91,8 @@ struct tks_rec {
 	__u16 family; /* AF_INET or AF_INET6 */
 	__u16 lport;
 	__u16 rport;
-	__u16 state; /* CONN: enum tks_conn_state */
-	__u32 err; /* CONN: errno of the socket, positive */
+	__u16 state; /* CONN: enum tks_conn_state; TLS: enum tks_tls_lib */
+	__u32 err; /* CONN: errno of the socket, positive; TLS_RX: bytes that were asked for */
 	__u32 pad;
 	__u8 laddr[16]; /* the first four bytes for AF_INET */
 	__u8 raddr[16];
@@ -96,7 +115,7 @@ enum tks_loss {
 #else
 #define TKS_STATIC_ASSERT _Static_assert
 #endif
-TKS_STATIC_ASSERT(sizeof(struct tks_rec) == 136, "both compilers agree on the record");
-TKS_STATIC_ASSERT(__builtin_offsetof(struct tks_rec, laddr) == 88, "no hidden padding");
+TKS_STATIC_ASSERT(sizeof(struct tks_rec) == 144, "both compilers agree on the record");
+TKS_STATIC_ASSERT(__builtin_offsetof(struct tks_rec, laddr) == 96, "no hidden padding");
 
 #endif

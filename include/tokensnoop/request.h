@@ -27,7 +27,7 @@ enum tks_request_flag {
 				     token series) */
 };
 
-enum tks_boundary { TKS_B_SEND = 0, TKS_B_WIRE = 1 };
+enum tks_boundary { TKS_B_SEND = 0, TKS_B_WIRE = 1, TKS_B_TLS = 2, TKS_B_COUNT };
 
 enum tks_tokens_source { TKS_SRC_NONE = 0, TKS_SRC_PER_FRAME, TKS_SRC_USAGE, TKS_SRC_FRAMES };
 
@@ -48,6 +48,13 @@ struct tks_choice {
 	int64_t tpot_ns;
 	struct tks_gaps itl;
 	char finish[32]; /* "" : none seen */
+};
+
+/* The latencies as they were at one boundary. */
+struct tks_at_boundary {
+	enum tks_boundary boundary;
+	int64_t ttft_ns, tpot_ns;
+	struct tks_gaps itl;
 };
 
 struct tks_request {
@@ -90,6 +97,9 @@ struct tks_request {
 	const int64_t *token_at_ns;
 	const int32_t *tokens_in_frame; /* -1: not known; NULL when known for no frame */
 	size_t ntoken_at;
+	/* With more than one boundary: the record's own first, then the others. */
+	struct tks_at_boundary at_boundary[TKS_B_COUNT];
+	size_t nboundaries;
 	const struct tks_choice *choices; /* with more than one choice, else NULL */
 	size_t nchoices;
 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -17,13 +18,22 @@
 #include "cgroup.h"
 #include "hooks.h"
 #include "priv.h"
+#include "tls_attach.h"
 #include "tokensnoop.skel.h"
 
-enum { RING_DEFAULT = 16 << 20 };
+enum {
+	RING_DEFAULT = 16 << 20,
+	CHANGED_MAX = 256, /* processes to look at; past it all are */
+	SCAN_MS = 10000, /* all processes are looked at so often, for what was missed */
+};
 
 struct tks_capture {
 	struct tokensnoop_bpf *skel;
 	struct ring_buffer *ring;
+	struct tks_tls_attach *tls; /* NULL: TLS libraries are left alone */
+	pid_t changed[CHANGED_MAX]; /* processes that mapped new code since the last look */
+	size_t nchanged;
+	uint64_t next_scan_ns;
 	int stats_fd;
 	char hooks[128];
 	tks_record_fn fn;
@@ -80,6 +90,8 @@ static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *sp
 	for (size_t i = 0; i < TKS_TRIALS; i++) {
 		enum tks_point p = tks_hooks[i].point;
 
+		if (p == TKS_POINT_TLS && cfg->no_tls)
+			continue;
 		if (trials[i].works && !spec->hooks[p]) {
 			spec->hooks[p] = &tks_hooks[i];
 			spec->compat |= trials[i].compat;
@@ -88,7 +100,7 @@ static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *sp
 		}
 	}
 	for (int p = 0; p < TKS_POINTS; p++) {
-		if (spec->hooks[p])
+		if (spec->hooks[p] || p == TKS_POINT_TLS)
 			continue;
 		snprintf(why, len, "no %s hook works here: %s (see tokensnoop doctor)",
 			 tks_point_names[p],
@@ -104,16 +116,48 @@ static void name_hooks(struct tks_capture *c, const struct tks_open_spec *spec)
 
 	for (int p = 0; p < TKS_POINTS; p++)
 		n += snprintf(c->hooks + n, sizeof(c->hooks) - n, "%s%s=%s", p ? " " : "",
-			      tks_point_names[p], spec->hooks[p]->name);
+			      tks_point_names[p], spec->hooks[p] ? spec->hooks[p]->name : "none");
 }
 
 static int on_record(void *ctx, void *data, size_t size)
 {
 	struct tks_capture *c = ctx;
 
+	const struct tks_rec *r = data;
+
+	if (size >= sizeof(*r) && r->kind == TKS_REC_CODE) {
+		if (c->nchanged < CHANGED_MAX)
+			c->changed[c->nchanged] = (pid_t)r->pid;
+		c->nchanged++;
+		return 0;
+	}
 	if (c->fn)
 		c->fn(c->fn_ctx, data, size);
 	return 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static void look_for_libraries(struct tks_capture *c)
+{
+	uint64_t now = now_ns();
+
+	if (!c->tls)
+		return;
+	if (c->nchanged > CHANGED_MAX || now >= c->next_scan_ns) {
+		tks_tls_attach_scan(c->tls);
+		c->next_scan_ns = now + SCAN_MS * 1000000ull;
+	} else {
+		for (size_t i = 0; i < c->nchanged; i++)
+			tks_tls_attach_process(c->tls, c->changed[i]);
+	}
+	c->nchanged = 0;
 }
 
 static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
@@ -138,9 +182,17 @@ static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
 		return -errno;
 	c->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	err = tks_hooks_attach(c->skel, &which);
-	if (err)
+	if (err) {
 		snprintf(why, len, "attaching %s: %s", which, strerror(-err));
-	return err;
+		return err;
+	}
+	if (!spec->hooks[TKS_POINT_TLS])
+		return 0;
+	c->tls = tks_tls_attach_new(c->skel);
+	if (!c->tls)
+		return -ENOMEM;
+	look_for_libraries(c);
+	return 0;
 }
 
 int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **cap, char *why,
@@ -188,6 +240,7 @@ void tks_capture_close(struct tks_capture *c)
 		return;
 	if (c->stats_fd >= 0)
 		close(c->stats_fd);
+	tks_tls_attach_free(c->tls);
 	ring_buffer__free(c->ring);
 	tokensnoop_bpf__destroy(c->skel);
 	free(c);
@@ -216,6 +269,7 @@ int tks_capture_poll(struct tks_capture *c, int timeout_ms, tks_record_fn fn, vo
 		return -errno;
 	n = ring_buffer__consume(c->ring);
 	c->fn = NULL;
+	look_for_libraries(c);
 	return n;
 }
 

@@ -23,15 +23,22 @@ struct tks_capture_config {
 	uint32_t pid; /* this process and its descendants; 0: any */
 	const char *comm; /* NULL: any */
 	const char *cgroup; /* a directory of the cgroup v2 tree; NULL: any */
+	bool no_tls; /* leave TLS libraries alone */
 	size_t ring_bytes; /* a power of two, at least a page; 0: 16 MiB */
 	const char *force_send; /* name of the only send hook to try; NULL: the best that works */
 };
 
-enum tks_point { TKS_POINT_SEND = 0, TKS_POINT_RECV, TKS_POINT_CONN, TKS_POINTS };
+enum tks_point {
+	TKS_POINT_SEND = 0,
+	TKS_POINT_RECV,
+	TKS_POINT_CONN,
+	TKS_POINT_TLS, /* the one that tracing can do without */
+	TKS_POINTS
+};
 
 /* What came of trying a hook on this kernel as this user. */
 struct tks_trial {
-	const char *point; /* "send", "recv", "conn" */
+	const char *point; /* "send", "recv", "conn", "tls" */
 	const char *hook; /* "fentry", "tp_btf", ... */
 	const char *what; /* what it is, in a few words */
 	bool tried, works;
@@ -41,7 +48,7 @@ struct tks_trial {
 	char reason[256]; /* for people, with the remedy where there is one; one line */
 };
 
-enum { TKS_TRIALS = 6 };
+enum { TKS_TRIALS = 7 };
 
 /*
  * Tries the hooks for real: loads and attaches each one's programs and takes them off again. all:

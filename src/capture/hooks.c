@@ -34,7 +34,15 @@ static const char *const syscall_progs[] = {
 static const char *const recv_progs[] = { "rx_skb", NULL };
 static const char *const conn_progs[] = { "conn_state", NULL };
 
-const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn" };
+static const char *const tls_progs[] = { "tls_write_openssl", "tls_write_gnutls",
+					 "tls_write_nss",     "tls_other_openssl",
+					 "tls_free",	      "tls_out_openssl",
+					 "tls_read_openssl",  "tls_read_ex_openssl",
+					 "tls_read_gnutls",   "tls_read_nss",
+					 "tls_read_ret",      "code_exec",
+					 "code_mmap",	      NULL };
+
+const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn", "tls" };
 
 const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	{ TKS_POINT_SEND, "fentry", "tcp_sendmsg_locked, entry and return (5.5)", fentry_progs,
@@ -46,6 +54,7 @@ const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	  syscall_progs, false },
 	{ TKS_POINT_RECV, "cgroup_skb", "ingress at the root of cgroup v2", recv_progs, true },
 	{ TKS_POINT_CONN, "tp_btf", "inet_sock_set_state", conn_progs, true },
+	{ TKS_POINT_TLS, "uprobe", "OpenSSL and its kin, GnuTLS, NSS", tls_progs, true },
 };
 
 static bool hook_has(const struct tks_hook *h, const char *prog)
@@ -140,6 +149,15 @@ static struct bpf_link **link_slot(struct tokensnoop_bpf *skel, const char *name
 	return NULL;
 }
 
+/* Programs that wait for files with TLS functions. */
+static bool is_uprobe(const struct bpf_program *prog)
+{
+	const char *section = bpf_program__section_name(prog);
+
+	return !strcmp(section, "?uprobe") || !strcmp(section, "?uretprobe") ||
+	       !strcmp(section, "uprobe") || !strcmp(section, "uretprobe");
+}
+
 int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which)
 {
 	struct bpf_program *prog;
@@ -147,7 +165,7 @@ int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which)
 
 	bpf_object__for_each_program(prog, skel->obj)
 	{
-		if (!bpf_program__autoload(prog))
+		if (!bpf_program__autoload(prog) || is_uprobe(prog))
 			continue;
 		*which = bpf_program__name(prog);
 		if (bpf_program__type(prog) == BPF_PROG_TYPE_CGROUP_SKB)
@@ -215,6 +233,49 @@ static void trial_log(struct tokensnoop_bpf *skel, char *log, size_t len)
 	}
 }
 
+/* What the trial's uprobe is put on. */
+static __attribute__((noinline)) int never_called(int x)
+{
+	__asm__ volatile("" : "+r"(x));
+	return x;
+}
+
+/* The place in our own file of what is mapped at addr; 0: not found. */
+static size_t own_offset(uintptr_t addr)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end, offset;
+	size_t found = 0;
+	char line[512];
+
+	if (!maps)
+		return 0;
+	while (!found && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && addr >= start &&
+		    addr < end)
+			found = addr - start + offset;
+	}
+	fclose(maps);
+	return found;
+}
+
+static int try_uprobes(struct tokensnoop_bpf *skel)
+{
+	size_t offset = own_offset((uintptr_t)never_called);
+
+	for (int at_return = 0; at_return < 2; at_return++) {
+		struct bpf_program *prog = at_return ? skel->progs.tls_read_ret
+						     : skel->progs.tls_free;
+		struct bpf_link *link =
+			bpf_program__attach_uprobe(prog, at_return, -1, "/proc/self/exe", offset);
+
+		if (!link)
+			return -errno;
+		bpf_link__destroy(link);
+	}
+	return 0;
+}
+
 enum { TRIAL_LOG = 256 * 1024 };
 
 /* One try, with or without the newer abilities. */
@@ -241,6 +302,8 @@ static int trial_once(const struct tks_hook *h, bool compat, struct tks_trial *t
 	if (skel && !t->err) {
 		snprintf(t->step, sizeof(t->step), "attach");
 		t->err = tks_hooks_attach(skel, &which);
+		if (!t->err && h->point == TKS_POINT_TLS)
+			t->err = try_uprobes(skel);
 	}
 	if (t->err)
 		explain(t, log);

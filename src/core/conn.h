@@ -16,6 +16,7 @@
 #include "tokensnoop/record.h"
 
 struct tks_pipeline;
+struct tks_tls_conn;
 
 enum tks_proto { TKS_PROTO_UNKNOWN = 0, TKS_PROTO_HTTP1, TKS_PROTO_HTTP2, TKS_PROTO_IGNORED };
 
@@ -40,7 +41,9 @@ struct tks_conn {
 	uint64_t searched; /* bytes without a trusted place, entered in the middle */
 	struct tks_endpoint local, peer;
 	struct tks_process proc;
-	struct tks_stream stream[2]; /* by enum tks_dir */
+	struct tks_stream stream[2]; /* by enum tks_dir; with TLS: its plaintext */
+	struct tks_tls_conn *tls; /* its bytes are TLS records */
+	uint64_t untied; /* no connection: what goes through this object of a TLS library */
 	struct tks_http1 *http;
 	struct tks_h2_conn *h2; /* HTTP/2, or HTTP/1 that was upgraded to it */
 	uint8_t npreface; /* bytes of HTTP/2's preface that have come and are held back */

@@ -638,7 +638,8 @@ struct tks_decoder *tks_decoder_new(struct tks_mem *mem, const struct tks_decode
 	d->other_type = d->mode == M_NONE && of->head->content_type[0];
 	d->resumed = of->head->resumed;
 	d->unknowable = of->head->unknowable && !of->head->content_type[0];
-	d->rpc = d->unknowable && !d->resumed && of->head->major == 2;
+	d->rpc = of->mid_connection && d->unknowable && !d->resumed && of->head->major == 2 &&
+		 !of->target;
 	set_context(d, of);
 	if (d->mode == M_NONE)
 		return d;
@@ -733,6 +734,11 @@ void tks_decoder_end(struct tks_decoder *d)
 	case M_JSON:
 		if (d->doc.in)
 			document_whole(d, d->first_off, d->last_off);
+		break;
+	case M_ARRAY:
+		/* Whole, and none of its elements is a model's. */
+		if (d->array_over && !d->doc.decided)
+			tks_document_decide(&d->doc, &tks_dialect_unknown);
 		break;
 	default:
 		break;

@@ -75,6 +75,7 @@ struct tks_decoder_of {
 	const struct tks_ask *ask;
 	const char *target;
 	bool get;
+	bool mid_connection; /* the connection is older than the trace */
 	const struct tks_decoder_host *host;
 	void *ctx;
 };

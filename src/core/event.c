@@ -22,8 +22,16 @@ static bool sizes_agree(const struct tks_rec *r, size_t size)
 	return r->kind != TKS_REC_CONN || !r->len;
 }
 
+static bool is_tls(const struct tks_rec *r)
+{
+	return r->kind >= TKS_REC_TLS_TX && r->kind <= TKS_REC_TLS_FREE;
+}
+
 static bool fields_sane(const struct tks_rec *r)
 {
+	if (is_tls(r))
+		return r->obj && r->pid && r->state <= TKS_TLS_GO &&
+		       memchr(r->comm, 0, sizeof(r->comm)) != NULL;
 	if (r->kind < TKS_REC_TX || r->kind > TKS_REC_CONN)
 		return false;
 	if (r->family != AF_INET && r->family != AF_INET6)
@@ -53,6 +61,8 @@ static void decode_common(const struct tks_rec *r, struct tks_event *ev)
 		.peer = endpoint(r->family, r->rport, r->raddr),
 		.proc = { .pid = r->pid, .tid = r->tid, .cgroup = r->cgroup },
 		.lost = r->lost,
+		.obj = r->obj,
+		.call = r->kind == TKS_REC_CONN ? 0 : r->rcv_seq,
 	};
 	memcpy(ev->proc.comm, r->comm, sizeof(ev->proc.comm));
 }
@@ -67,6 +77,25 @@ static void decode_data(const struct tks_rec *r, const uint8_t *data, struct tks
 	ev->cap = r->cap;
 	ev->data = data;
 	ev->unsure = r->flags & TKS_RECF_UNSURE;
+}
+
+static void decode_tls(const struct tks_rec *r, const uint8_t *data, struct tks_event *ev)
+{
+	ev->local = ev->peer = (struct tks_endpoint){ .family = 0 };
+	ev->kind = TKS_EV_PLAIN;
+	ev->dir = r->kind == TKS_REC_TLS_RX ? TKS_RX : TKS_TX;
+	if (r->kind == TKS_REC_TLS_OUT)
+		ev->kind = TKS_EV_CIPHER;
+	if (r->kind == TKS_REC_TLS_FREE)
+		ev->kind = TKS_EV_OBJ_GONE;
+	ev->seq = r->seq;
+	ev->len = r->len;
+	ev->cap = r->cap;
+	ev->data = data;
+	ev->asked = r->err;
+	ev->lib = r->state;
+	ev->cont = r->flags & TKS_RECF_CONT;
+	ev->again = r->flags & TKS_RECF_AGAIN;
 }
 
 static void decode_conn(const struct tks_rec *r, struct tks_event *ev)
@@ -108,10 +137,12 @@ int tks_event_decode(const void *rec, size_t size, struct tks_event *ev)
 		return -EBADMSG;
 	/* Of a connection that has no key yet: its OPEN comes later, and nothing can be tied to it.
 	 */
-	if (!r.cookie)
+	if (!r.cookie && !is_tls(&r))
 		return -ENOENT;
 	decode_common(&r, ev);
-	if (r.kind == TKS_REC_CONN)
+	if (is_tls(&r))
+		decode_tls(&r, (const uint8_t *)rec + sizeof(r), ev);
+	else if (r.kind == TKS_REC_CONN)
 		decode_conn(&r, ev);
 	else
 		decode_data(&r, (const uint8_t *)rec + sizeof(r), ev);

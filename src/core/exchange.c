@@ -182,12 +182,14 @@ static void fill_identity(struct tks_exchange *e)
 		r->cgroup_id = c->proc.cgroup;
 		memcpy(r->comm, c->proc.comm, sizeof(r->comm));
 	}
-	tks_endpoint_str(&c->local, r->local);
-	tks_endpoint_str(&c->peer, r->peer);
-	r->transport = "tcp";
+	if (!c->untied) {
+		tks_endpoint_str(&c->local, r->local);
+		tks_endpoint_str(&c->peer, r->peer);
+	}
+	r->transport = c->tls || c->untied ? "tls" : "tcp";
 	if (e->parent)
 		r->status = e->parent->rec->status;
-	r->boundary = p->cfg.boundary;
+	r->boundary = c->untied ? TKS_B_TLS : p->cfg.boundary;
 	r->max_tokens = e->ask.max_tokens;
 	r->n = e->ask.n;
 	if (!r->model[0])
@@ -357,6 +359,7 @@ static void frame_time(void *ctx, struct tks_frame_at *at)
 	const struct tks_stamp *st = tks_exchange_stamp(e->conn, TKS_RESPONSE, at->last_off);
 
 	at->t_ns = st ? (int64_t)st->ts_ns : TKS_NULL;
+	at->tls_ns = st ? (int64_t)st->tls_ns : 0;
 	at->send_id = st ? st->ts_ns : 0;
 }
 
@@ -396,6 +399,7 @@ void tks_exchange_response_head(struct tks_exchange *e, const struct tks_http_he
 		.ask = &e->ask,
 		.target = e->target[0] && !asks_for_other(e) ? e->target : NULL,
 		.get = !strcmp(e->rec->method, "GET"),
+		.mid_connection = !e->conn->from_start,
 		.host = &decoder_host,
 		.ctx = e,
 	};

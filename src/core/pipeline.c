@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "conn_tls.h"
 #include "exchange_h1.h"
 #include "exchange_h2.h"
 #include "pipeline_int.h"
@@ -41,9 +42,16 @@ struct tks_pipeline *tks_pipeline_new(const struct tks_pipeline_config *cfg, int
 	p->conc = tks_conc_new(p->mem);
 	if (!p->conc)
 		goto free_conns;
+	if (p->cfg.plaintext) {
+		p->tls = tks_tls_new(p->mem, &tks_conn_tls_ops, p);
+		if (!p->tls)
+			goto free_conc;
+	}
 	*err = 0;
 	return p;
 
+free_conc:
+	tks_conc_free(p->conc);
 free_conns:
 	tks_conns_free(&p->conns);
 free_pipeline:
@@ -60,8 +68,9 @@ static void set_verdict(struct tks_conn *c, enum tks_verdict v)
 	if (c->verdict == v)
 		return;
 	c->verdict = v;
-	if (cfg->on_verdict)
+	if (cfg->on_verdict && !c->untied)
 		cfg->on_verdict(cfg->ctx, c->key, v);
+	tks_conn_tls_verdict(c, v);
 }
 
 /* What was parsed is over. */
@@ -172,7 +181,7 @@ static void look_for_http2(struct tks_conn *c, enum tks_dir dir, const struct tk
 static bool look_first(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
 {
 	c->first_seen[dir] = true;
-	if (!looks_like_tls(s))
+	if (c->tls || c->untied || !looks_like_tls(s))
 		return true;
 	c->pipeline->counters.encrypted++;
 	ignore(c);
@@ -352,6 +361,7 @@ static void drop(struct tks_conn *c, bool open)
 	struct tks_pipeline *p = c->pipeline;
 
 	drop_protocol(c, open);
+	tks_conn_tls_free(c);
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
 		p->counters.duplicate_segments += c->stream[dir].duplicates;
 		p->counters.refused_segments += c->stream[dir].refused;
@@ -361,7 +371,18 @@ static void drop(struct tks_conn *c, bool open)
 	p->counters.open_connections--;
 }
 
-static struct tks_conn *conn_new(struct tks_pipeline *p, const struct tks_event *ev)
+void tks_pipeline_streams_init(struct tks_conn *c)
+{
+	struct tks_mem *mem = c->pipeline->mem;
+
+	tks_stream_free(&c->stream[TKS_RX]);
+	tks_stream_free(&c->stream[TKS_TX]);
+	tks_stream_init(&c->stream[TKS_RX], mem, &rx_ops, &c->stream[TKS_RX], NULL);
+	tks_stream_init(&c->stream[TKS_TX], mem, &tx_ops, &c->stream[TKS_TX], NULL);
+}
+
+struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
+				       const struct tks_event *ev)
 {
 	struct tks_conn *c;
 
@@ -369,7 +390,7 @@ static struct tks_conn *conn_new(struct tks_pipeline *p, const struct tks_event 
 		p->counters.evicted++;
 		drop(tks_conns_oldest(&p->conns), true);
 	}
-	c = tks_conns_add(&p->conns, ev->conn);
+	c = tks_conns_add(&p->conns, key);
 	if (!c)
 		return NULL;
 	p->counters.connections++;
@@ -379,8 +400,7 @@ static struct tks_conn *conn_new(struct tks_pipeline *p, const struct tks_event 
 	c->local = ev->local;
 	c->peer = ev->peer;
 	c->netns = ev->netns;
-	tks_stream_init(&c->stream[TKS_RX], p->mem, &rx_ops, &c->stream[TKS_RX], NULL);
-	tks_stream_init(&c->stream[TKS_TX], p->mem, &tx_ops, &c->stream[TKS_TX], NULL);
+	tks_pipeline_streams_init(c);
 	return c;
 }
 
@@ -398,6 +418,7 @@ static void on_open(struct tks_conn *c, const struct tks_event *ev, bool fresh)
 
 static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 {
+	struct tks_pipeline *p = c->pipeline;
 	struct tks_segment seg = {
 		.seq = ev->seq,
 		.len = ev->len,
@@ -415,10 +436,16 @@ static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 	/* The kernel goes back to full capture by itself when a request arrives after bulk. */
 	if (ev->dir == tks_conn_request_dir(c) && c->verdict == TKS_VERDICT_HEADERS)
 		c->verdict = TKS_VERDICT_FULL;
-	err = tks_stream_add(&c->stream[ev->dir], &seg);
+	if (!c->tls && p->tls && tks_conn_tls_begins(c, ev)) {
+		p->counters.encrypted++;
+		drop_protocol(c, true);
+		if (tks_conn_tls_start(c))
+			no_memory(c);
+	}
+	err = c->tls ? tks_tls_cipher(c->tls, ev) : tks_stream_add(&c->stream[ev->dir], &seg);
 	if (err == -ENOMEM)
 		no_memory(c);
-	if (c->proto == TKS_PROTO_HTTP1 && tks_exchange_h1_bulk(c))
+	if (!c->tls && c->proto == TKS_PROTO_HTTP1 && tks_exchange_h1_bulk(c))
 		set_verdict(c, TKS_VERDICT_HEADERS);
 	release(c);
 	return err == -ENOMEM ? err : 0;
@@ -436,9 +463,14 @@ static void on_fin(struct tks_conn *c, const struct tks_event *ev)
 {
 	if (c->proto == TKS_PROTO_IGNORED)
 		return;
-	tks_stream_end_at(&c->stream[ev->dir], ev->seq);
 	c->fin[ev->dir] = true;
-	end_direction(c, ev->dir);
+	if (c->tls)
+		tks_tls_conn_end(c->tls, ev->dir, ev->seq);
+	else
+		tks_stream_end_at(&c->stream[ev->dir], ev->seq);
+	/* What came over TLS may still be read. */
+	if (!c->tls || ev->dir == TKS_TX)
+		end_direction(c, ev->dir);
 	release(c);
 }
 
@@ -447,13 +479,18 @@ static bool incomplete(const struct tks_conn *c, enum tks_dir dir)
 {
 	const struct tks_stream *s = &c->stream[dir];
 
+	/* Of plaintext nobody can say. */
+	if (c->tls)
+		return true;
 	return s->started && !c->fin[dir] && (int32_t)(c->close_seq[dir] - s->next_seq) > 0;
 }
 
-static void finish_close(struct tks_conn *c)
+void tks_pipeline_conn_over(struct tks_conn *c)
 {
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
-		if (incomplete(c, dir))
+		if (c->tls)
+			tks_tls_conn_end(c->tls, dir, c->close_seq[dir]);
+		else if (incomplete(c, dir))
 			tks_stream_end_at(&c->stream[dir], c->close_seq[dir]);
 		tks_stream_flush(&c->stream[dir]);
 	}
@@ -481,7 +518,7 @@ static void on_close(struct tks_conn *c, const struct tks_event *ev)
 	}
 	c->closing = true;
 	if (!incomplete(c, TKS_RX) && !incomplete(c, TKS_TX))
-		finish_close(c);
+		tks_pipeline_conn_over(c);
 }
 
 static int on_data_event(struct tks_conn *c, const struct tks_event *ev)
@@ -492,20 +529,32 @@ static int on_data_event(struct tks_conn *c, const struct tks_event *ev)
 		return 0;
 	err = on_segment(c, ev);
 	if (c->closing && !incomplete(c, TKS_RX) && !incomplete(c, TKS_TX))
-		finish_close(c);
+		tks_pipeline_conn_over(c);
+	return err;
+}
+
+static int on_tls_event(struct tks_pipeline *p, const struct tks_event *ev)
+{
+	int err = p->tls ? tks_tls_event(p->tls, ev) : 0;
+
+	p->counters.no_memory += err == -ENOMEM;
 	return err;
 }
 
 int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 {
-	struct tks_conn *c = tks_conns_find(&p->conns, ev->conn);
-	bool fresh = !c;
+	struct tks_conn *c;
+	bool fresh;
 
 	p->counters.events++;
+	if (ev->kind >= TKS_EV_PLAIN)
+		return on_tls_event(p, ev);
+	c = tks_conns_find(&p->conns, ev->conn);
+	fresh = !c;
 	if (!c && (ev->kind == TKS_EV_FIN || ev->kind == TKS_EV_CLOSE))
 		return 0;
 	if (!c)
-		c = conn_new(p, ev);
+		c = tks_pipeline_conn_new(p, ev->conn, ev);
 	if (!c) {
 		p->counters.no_memory++;
 		return -ENOMEM;
@@ -528,6 +577,8 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 	case TKS_EV_CLOSE:
 		on_close(c, ev);
 		return 0;
+	default:
+		break;
 	}
 	return -EINVAL;
 }
@@ -536,6 +587,8 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 {
 	struct tks_list *l, *prev;
 
+	if (p->tls)
+		tks_tls_advance(p->tls, now_ns);
 	/* Newest first: a hole comes with an event and does not live longer than its wait. */
 	for (l = p->conns.lru.prev; l != &p->conns.lru; l = prev) {
 		struct tks_conn *c = tks_list_entry(l, struct tks_conn, lru);
@@ -545,10 +598,12 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 			break;
 		if (c->proto == TKS_PROTO_IGNORED)
 			continue;
+		if (c->tls)
+			tks_tls_conn_advance(c->tls, now_ns);
 		tks_stream_advance(&c->stream[TKS_RX], now_ns);
 		tks_stream_advance(&c->stream[TKS_TX], now_ns);
 		if (c->closing && c->last_ns + CLOSE_NS < now_ns)
-			finish_close(c);
+			tks_pipeline_conn_over(c);
 		else
 			release(c);
 	}
@@ -560,7 +615,7 @@ void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
 
 	while ((c = tks_conns_oldest(&p->conns))) {
 		if (c->closing) {
-			finish_close(c);
+			tks_pipeline_conn_over(c);
 			continue;
 		}
 		if (c->proto != TKS_PROTO_IGNORED) {
@@ -575,7 +630,14 @@ void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
 
 void tks_pipeline_counters(const struct tks_pipeline *p, struct tks_pipeline_counters *out)
 {
+	struct tks_tls_counters tls = { .ties = 0 };
+
 	*out = p->counters;
+	if (!p->tls)
+		return;
+	tks_tls_counters(p->tls, &tls);
+	out->tls_ties = tls.ties;
+	out->tls_untied = tls.untied;
 }
 
 void tks_pipeline_free(struct tks_pipeline *p)
@@ -586,8 +648,10 @@ void tks_pipeline_free(struct tks_pipeline *p)
 		return;
 	p->cfg.on_request = NULL;
 	p->cfg.on_verdict = NULL;
+	p->cfg.on_obj_verdict = NULL;
 	while ((c = tks_conns_oldest(&p->conns)))
 		drop(c, true);
+	tks_tls_free(p->tls);
 	tks_conc_free(p->conc);
 	tks_conns_free(&p->conns);
 	tks_mem_free(p->mem, p, sizeof(*p));

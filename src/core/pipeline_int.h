@@ -5,6 +5,7 @@
 
 #include "concurrency.h"
 #include "conn.h"
+#include "tls.h"
 #include "tokensnoop/pipeline.h"
 
 struct tks_pipeline {
@@ -12,9 +13,22 @@ struct tks_pipeline {
 	struct tks_mem *mem;
 	struct tks_conns conns;
 	struct tks_conc *conc;
+	struct tks_tls *tls; /* NULL: plaintext is not looked for */
+	uint64_t next_untied; /* keys of what stands for connections that are not known */
 	struct tks_list running; /* exchanges, oldest first */
 	struct tks_pipeline_counters counters;
 	uint64_t next_id;
 };
+
+/* A connection that was not met before; the one idle longest may have to make room. role, addresses
+ * and namespace as ev says. NULL without memory. */
+struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
+				       const struct tks_event *ev);
+
+/* Its streams begin anew, empty. */
+void tks_pipeline_streams_init(struct tks_conn *c);
+
+/* Nothing more will come: its open requests end, and it is gone. */
+void tks_pipeline_conn_over(struct tks_conn *c);
 
 #endif

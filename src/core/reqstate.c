@@ -30,7 +30,7 @@ struct choice {
 	int64_t unknown; /* token frames that don't */
 	int64_t counter; /* cumulative, as last said; -1: never */
 	bool base_lost; /* a hole came after that */
-	int64_t t_finish_ns;
+	int64_t t_finish_ns, finish_tls_ns;
 	bool finish_counted; /* the finish frame is an entry */
 	char finish[32];
 	bool natural; /* the model ended by itself */
@@ -44,6 +44,9 @@ struct tks_reqstate {
 	struct tks_request rec;
 	struct entry *entries;
 	size_t nentries, cap_entries;
+	int64_t *tls; /* when each entry entered the TLS library, 0: not known; NULL: none did */
+	size_t cap_tls;
+	int64_t first_tls_ns, last_tls_ns; /* of the first and last token frame */
 	bool entries_cut; /* the limit or memory left entries out */
 	struct choice *choices;
 	size_t nchoices, cap_choices;
@@ -92,6 +95,7 @@ void tks_reqstate_free(struct tks_reqstate *r)
 	tks_mem_free(r->mem, r->in_frame, r->nentries * sizeof(*r->in_frame));
 	tks_mem_free(r->mem, r->out_choices, r->nchoices * sizeof(*r->out_choices));
 	tks_mem_free(r->mem, r->entries, r->cap_entries * sizeof(*r->entries));
+	tks_mem_free(r->mem, r->tls, r->cap_tls * sizeof(*r->tls));
 	tks_mem_free(r->mem, r->choices, r->cap_choices * sizeof(*r->choices));
 	tks_mem_free(r->mem, r, sizeof(*r));
 }
@@ -218,7 +222,26 @@ void tks_reqstate_done(struct tks_reqstate *r)
 
 /* --- frames --- */
 
-static int entry_add(struct tks_reqstate *r, const struct entry *e)
+/* Of the entry that was added last. */
+static int note_tls(struct tks_reqstate *r, int64_t tls_ns)
+{
+	int64_t *grown;
+
+	if (!r->tls && !tls_ns)
+		return 0;
+	if (r->cap_tls < r->cap_entries) {
+		grown = tks_mem_resize(r->mem, r->tls, r->cap_tls * sizeof(*grown),
+				       r->cap_entries * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		r->tls = grown;
+		r->cap_tls = r->cap_entries;
+	}
+	r->tls[r->nentries - 1] = tls_ns;
+	return 0;
+}
+
+static int entry_add(struct tks_reqstate *r, const struct entry *e, int64_t tls_ns)
 {
 	struct entry *grown;
 
@@ -240,7 +263,7 @@ static int entry_add(struct tks_reqstate *r, const struct entry *e)
 		r->cap_entries = cap;
 	}
 	r->entries[r->nentries++] = *e;
-	return 0;
+	return note_tls(r, tls_ns);
 }
 
 /* Raises a cumulative counter to now; by how much, or -1 where that is not known. */
@@ -281,6 +304,7 @@ static void note_finish(struct choice *c, const struct tks_frame_at *at)
 	memcpy(c->finish, c->facts.finish, sizeof(c->finish));
 	c->natural = c->facts.natural;
 	c->t_finish_ns = at->t_ns;
+	c->finish_tls_ns = at->tls_ns;
 }
 
 static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tks_frame_at *at,
@@ -297,6 +321,7 @@ static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tk
 	if (!r->rec.token_frames) {
 		r->hole_before_first = r->any_hole;
 		r->first_token_ns = at->t_ns;
+		r->first_tls_ns = at->tls_ns;
 	} else if (at->send_id == r->last_send && at->t_ns != TKS_NULL) {
 		r->rec.flags |= TKS_F_COALESCED;
 	}
@@ -317,7 +342,8 @@ static int token_frame(struct tks_reqstate *r, struct choice *c, const struct tk
 	r->last_finish = finish;
 	r->last_send = at->send_id;
 	r->last_token_ns = at->t_ns;
-	return entry_add(r, &e);
+	r->last_tls_ns = at->tls_ns;
+	return entry_add(r, &e, at->tls_ns);
 }
 
 static int choice_frame(struct tks_reqstate *r, struct choice *c, const struct tks_frame_at *at,
@@ -348,7 +374,7 @@ static int arrival_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
 	r->arrivals = true;
 	r->hole = false;
 	r->last_send = at->send_id;
-	return entry_add(r, &e);
+	return entry_add(r, &e, at->tls_ns);
 }
 
 int tks_reqstate_frame(struct tks_reqstate *r, const struct tks_frame_at *at)
@@ -530,8 +556,9 @@ static void set_latencies(struct tks_reqstate *r)
 		q->tpot_ns = per(decode, q->tokens - 1);
 }
 
-/* Gaps between consecutive entries of a choice (-1: of all), per token or not. n gaps into v. */
-static size_t gaps(const struct tks_reqstate *r, int choice, bool per_token, int64_t *v)
+/* Gaps between consecutive entries of a choice (-1: of all), per token or not, at the record's
+ * boundary or at the TLS library's. n gaps into v. */
+static size_t gaps(const struct tks_reqstate *r, int choice, bool per_token, bool tls, int64_t *v)
 {
 	const struct entry *prev = NULL;
 	bool hole = false;
@@ -541,6 +568,9 @@ static size_t gaps(const struct tks_reqstate *r, int choice, bool per_token, int
 		const struct entry *e = &r->entries[i];
 		int64_t k = per_token ? e->tokens : 1;
 		int64_t gap = prev ? minus(e->t_ns, prev->t_ns) : TKS_NULL;
+
+		if (tls && prev)
+			gap = r->tls[i] - r->tls[prev - r->entries];
 
 		hole |= e->hole;
 		if (choice >= 0 && e->choice != choice)
@@ -570,12 +600,47 @@ static void set_gaps(struct tks_reqstate *r)
 		known &= !r->choices[i].unknown && !r->arrivals;
 	if (r->arrivals)
 		r->rec.flags |= TKS_F_ESTIMATED;
-	tks_gaps_from(v, gaps(r, -1, false, v), &r->rec.itl);
+	tks_gaps_from(v, gaps(r, -1, false, false, v), &r->rec.itl);
 	if (known)
-		tks_gaps_from(v, gaps(r, -1, true, v), &r->rec.itl_per_token);
+		tks_gaps_from(v, gaps(r, -1, true, false, v), &r->rec.itl_per_token);
 	for (size_t i = 0; r->out_choices && i < r->nchoices; i++)
-		tks_gaps_from(v, gaps(r, (int)i, false, v), &r->out_choices[i].itl);
+		tks_gaps_from(v, gaps(r, (int)i, false, false, v), &r->out_choices[i].itl);
 	tks_mem_free(r->mem, v, size);
+}
+
+static bool all_at_tls(const struct tks_reqstate *r)
+{
+	for (size_t i = 0; i < r->nentries; i++) {
+		if (!r->tls[i])
+			return false;
+	}
+	return r->nentries && !r->arrivals && !r->entries_cut;
+}
+
+/* The same latencies as they were where the plaintext entered the TLS library. */
+static void set_at_tls(struct tks_reqstate *r, bool eos)
+{
+	struct tks_request *q = &r->rec;
+	struct tks_at_boundary *b = q->at_boundary;
+	int64_t last = eos ? r->choices[0].finish_tls_ns : r->last_tls_ns;
+	int64_t *v;
+
+	if (!r->tls || !all_at_tls(r) || q->boundary == TKS_B_TLS)
+		return;
+	v = tks_mem_alloc(r->mem, r->nentries * sizeof(*v));
+	if (!v) {
+		q->flags |= TKS_F_TRUNCATED;
+		return;
+	}
+	b[0] = (struct tks_at_boundary){ q->boundary, q->ttft_ns, q->tpot_ns, q->itl };
+	b[1] = (struct tks_at_boundary){ TKS_B_TLS, TKS_NULL, TKS_NULL, { .n = 0 } };
+	if (q->ttft_ns != TKS_NULL && r->first_tls_ns)
+		b[1].ttft_ns = minus(r->first_tls_ns, q->t_request_end_ns);
+	if (q->tpot_ns != TKS_NULL && r->first_tls_ns && last)
+		b[1].tpot_ns = per(last - r->first_tls_ns, q->tokens - 1);
+	tks_gaps_from(v, gaps(r, -1, false, true, v), &b[1].itl);
+	q->nboundaries = 2;
+	tks_mem_free(r->mem, v, r->nentries * sizeof(*v));
 }
 
 static void choice_out(const struct tks_reqstate *r, size_t i, struct tks_choice *o)
@@ -674,6 +739,7 @@ const struct tks_request *tks_reqstate_finish(struct tks_reqstate *r, enum tks_o
 	set_latencies(r);
 	set_choices(r);
 	set_gaps(r);
+	set_at_tls(r, eos);
 	set_series(r);
 	return &r->rec;
 }

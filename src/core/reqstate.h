@@ -50,6 +50,8 @@ static const struct tks_usage tks_no_usage = { TKS_NULL, TKS_NULL, TKS_NULL, TKS
 struct tks_frame_at {
 	uint64_t first_off, last_off;
 	int64_t t_ns; /* time of the send with the last byte; TKS_NULL: not known (trimmed) */
+	int64_t tls_ns; /* when that byte entered the TLS library; 0: it did not, or was not seen to
+			 */
 	uint64_t send_id; /* equal for frames whose last bytes left in the same send */
 };
 

@@ -33,14 +33,14 @@ struct run {
 	uint64_t off;
 	uint32_t len, cap;
 	const uint8_t *data;
-	uint64_t ts_ns, ret_ns;
+	struct tks_stamp st; /* its end is not used */
 };
 
 struct tks_held {
 	struct tks_held *later;
 	uint64_t off;
 	uint32_t len, cap;
-	uint64_t ts_ns, ret_ns;
+	struct tks_stamp st;
 	uint8_t data[];
 };
 
@@ -112,7 +112,7 @@ static int hand_hole(struct tks_stream *s, uint64_t to)
 	uint64_t from = s->next, len = to - from;
 
 	/* Without memory the bytes have no stamp, which says the same. */
-	tks_timeline_push(&s->timeline, s->mem, to, 0, 0);
+	tks_timeline_push(&s->timeline, s->mem, &(struct tks_stamp){ .end = to });
 	move_next(s, to);
 	s->lost_bytes += len;
 	return s->ops->gap(s->ctx, from, len, TKS_GAP_LOST);
@@ -121,9 +121,11 @@ static int hand_hole(struct tks_stream *s, uint64_t to)
 static int hand_run(struct tks_stream *s, const struct run *r)
 {
 	struct tks_slice slice = { .data = r->data, .len = r->cap, .off = r->off };
+	struct tks_stamp st = r->st;
 	int err = 0;
 
-	if (tks_timeline_push(&s->timeline, s->mem, run_end(r), r->ts_ns, r->ret_ns)) {
+	st.end = run_end(r);
+	if (tks_timeline_push(&s->timeline, s->mem, &st)) {
 		s->starved = true;
 		return hand_hole(s, run_end(r));
 	}
@@ -152,8 +154,8 @@ static void restart_wait(struct tks_stream *s)
 {
 	s->hole_since_ns = 0;
 	for (struct tks_held *h = s->held; h; h = h->later) {
-		if (!s->hole_since_ns || h->ts_ns < s->hole_since_ns)
-			s->hole_since_ns = h->ts_ns;
+		if (!s->hole_since_ns || h->st.ts_ns < s->hole_since_ns)
+			s->hole_since_ns = h->st.ts_ns;
 	}
 }
 
@@ -165,7 +167,7 @@ static int drain(struct tks_stream *s)
 
 	while (!err && s->held && s->held->off == s->next) {
 		struct tks_held *h = s->held;
-		struct run r = { h->off, h->len, h->cap, h->data, h->ts_ns, h->ret_ns };
+		struct run r = { h->off, h->len, h->cap, h->data, h->st };
 
 		unlink_first(s);
 		err = hand_run(s, &r);
@@ -220,8 +222,7 @@ static void hold(struct tks_stream *s, struct tks_held **link, const struct run 
 	h->off = r->off;
 	h->len = r->len;
 	h->cap = r->cap;
-	h->ts_ns = r->ts_ns;
-	h->ret_ns = r->ret_ns;
+	h->st = r->st;
 	if (r->cap)
 		memcpy(h->data, r->data, r->cap);
 	h->later = *link;
@@ -229,7 +230,7 @@ static void hold(struct tks_stream *s, struct tks_held **link, const struct run 
 	s->held_segments++;
 	s->held_bytes += h->cap;
 	if (!s->hole_since_ns)
-		s->hole_since_ns = r->ts_ns;
+		s->hole_since_ns = r->st.ts_ns;
 }
 
 /*
@@ -297,7 +298,12 @@ static int take(struct tks_stream *s, struct run *r, bool *dup)
 
 int tks_stream_add(struct tks_stream *s, const struct tks_segment *seg)
 {
-	struct run r = { 0, seg->len, seg->cap, seg->data, seg->ts_ns, seg->ret_ns };
+	struct run r = {
+		.len = seg->len,
+		.cap = seg->cap,
+		.data = seg->data,
+		.st = { .ts_ns = seg->ts_ns, .ret_ns = seg->ret_ns, .tls_ns = seg->tls_ns },
+	};
 	bool dup = false;
 	int32_t ahead;
 	int err;

@@ -38,7 +38,7 @@ struct tks_segment {
 	uint32_t len; /* bytes it stands for; may be more than cap: the rest is a SKIPPED gap */
 	uint32_t cap;
 	const uint8_t *data;
-	uint64_t ts_ns, ret_ns;
+	uint64_t ts_ns, ret_ns, tls_ns; /* as in struct tks_stamp */
 };
 
 struct tks_stream_limits {

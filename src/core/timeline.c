@@ -60,28 +60,28 @@ static int make_room(struct tks_timeline *t, struct tks_mem *mem)
 	return 0;
 }
 
-int tks_timeline_push(struct tks_timeline *t, struct tks_mem *mem, uint64_t end, uint64_t ts_ns,
-		      uint64_t ret_ns)
+int tks_timeline_push(struct tks_timeline *t, struct tks_mem *mem, const struct tks_stamp *st)
 {
-	struct tks_stamp *last;
+	struct tks_stamp now = *st, *last;
 
-	if (end <= covered_to(t))
+	if (now.end <= covered_to(t))
 		return 0;
-	if (ts_ns && ts_ns < t->newest_ns)
-		ts_ns = t->newest_ns;
-	if (ts_ns)
-		t->newest_ns = ts_ns;
+	if (now.ts_ns && now.ts_ns < t->newest_ns)
+		now.ts_ns = t->newest_ns;
+	if (now.ts_ns)
+		t->newest_ns = now.ts_ns;
 	last = t->count ? nth(t, t->count - 1) : NULL;
-	if (last && last->ts_ns == ts_ns && last->ret_ns == ret_ns) {
-		last->end = end;
+	if (last && last->ts_ns == now.ts_ns && last->ret_ns == now.ret_ns &&
+	    last->tls_ns == now.tls_ns) {
+		last->end = now.end;
 		return 0;
 	}
 	if (make_room(t, mem)) {
-		t->start = end;
+		t->start = now.end;
 		return -ENOMEM;
 	}
 	t->count++;
-	*nth(t, t->count - 1) = (struct tks_stamp){ .end = end, .ts_ns = ts_ns, .ret_ns = ret_ns };
+	*nth(t, t->count - 1) = now;
 	return 0;
 }
 

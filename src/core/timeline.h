@@ -14,6 +14,8 @@ struct tks_stamp {
 	uint64_t end; /* offset behind the last byte it covers */
 	uint64_t ts_ns;
 	uint64_t ret_ns; /* 0: not known */
+	uint64_t tls_ns; /* when their plaintext entered the TLS library; 0: it did not, or nobody
+			  * saw it */
 };
 
 /* A ring of stamps, by end; zero-initialised is empty. */
@@ -27,15 +29,15 @@ struct tks_timeline {
 enum { TKS_TIMELINE_MAX = 4096 }; /* stamps kept; the oldest go first */
 
 /*
- * Says that the bytes up to end (exclusive) that no earlier stamp covers crossed the boundary at
- * ts_ns. A byte counts as crossed when all bytes before it have: an earlier time than the last
- * stamp's (packets in the wrong order) becomes the last stamp's. end must be greater than the last.
+ * Says that the bytes up to st->end (exclusive) that no earlier stamp covers crossed the boundary
+ * at its ts_ns. A byte counts as crossed when all bytes before it have: an earlier time than the
+ * last stamp's (packets in the wrong order) becomes the last stamp's. end must be greater than the
+ * last.
  *
  * ts_ns 0 says that the bytes were lost and that nobody knows when they crossed: they get no stamp,
  * and do not lend one from their neighbours. 0 or -ENOMEM; the bytes have no stamp then either.
  */
-int tks_timeline_push(struct tks_timeline *t, struct tks_mem *mem, uint64_t end, uint64_t ts_ns,
-		      uint64_t ret_ns);
+int tks_timeline_push(struct tks_timeline *t, struct tks_mem *mem, const struct tks_stamp *st);
 
 /* The stamp that covers the byte at off, or NULL when off was trimmed, was lost or has not been
  * pushed. Valid until the next push. */

@@ -10,6 +10,13 @@
 
 #include "timeline.h"
 
+static int push(struct tks_timeline *t, struct tks_mem *m, uint64_t end, uint64_t ts_ns,
+		uint64_t ret_ns)
+{
+	return tks_timeline_push(
+		t, m, &(struct tks_stamp){ .end = end, .ts_ns = ts_ns, .ret_ns = ret_ns });
+}
+
 static uint64_t ts(const struct tks_timeline *t, uint64_t off)
 {
 	const struct tks_stamp *st = tks_timeline_at(t, off);
@@ -34,9 +41,9 @@ static void each_byte_has_its_stamp(void **state)
 	struct tks_timeline t = { 0 };
 
 	(void)state;
-	assert_int_equal(tks_timeline_push(&t, &m, 10, 1000, 1500), 0);
-	assert_int_equal(tks_timeline_push(&t, &m, 11, 2000, 0), 0);
-	assert_int_equal(tks_timeline_push(&t, &m, 50, 3000, 3001), 0);
+	assert_int_equal(push(&t, &m, 10, 1000, 1500), 0);
+	assert_int_equal(push(&t, &m, 11, 2000, 0), 0);
+	assert_int_equal(push(&t, &m, 50, 3000, 3001), 0);
 	assert_int_equal(ts(&t, 0), 1000);
 	assert_int_equal(ts(&t, 9), 1000);
 	assert_int_equal(ts(&t, 10), 2000);
@@ -56,14 +63,14 @@ static void times_do_not_run_backwards(void **state)
 	struct tks_timeline t = { 0 };
 
 	(void)state;
-	tks_timeline_push(&t, &m, 10, 1000, 0);
-	tks_timeline_push(&t, &m, 20, 900, 0);
-	tks_timeline_push(&t, &m, 30, 1100, 0);
+	push(&t, &m, 10, 1000, 0);
+	push(&t, &m, 20, 900, 0);
+	push(&t, &m, 30, 1100, 0);
 	assert_int_equal(ts(&t, 15), 1000);
 	assert_int_equal(ts(&t, 25), 1100);
 	/* Over lost bytes too. */
-	tks_timeline_push(&t, &m, 40, 0, 0);
-	tks_timeline_push(&t, &m, 50, 1050, 0);
+	push(&t, &m, 40, 0, 0);
+	push(&t, &m, 50, 1050, 0);
 	assert_int_equal(ts(&t, 45), 1100);
 	tks_timeline_free(&t, &m);
 }
@@ -74,9 +81,9 @@ static void lost_bytes_have_no_stamp(void **state)
 	struct tks_timeline t = { 0 };
 
 	(void)state;
-	tks_timeline_push(&t, &m, 10, 1000, 0);
-	tks_timeline_push(&t, &m, 20, 0, 0);
-	tks_timeline_push(&t, &m, 30, 2000, 0);
+	push(&t, &m, 10, 1000, 0);
+	push(&t, &m, 20, 0, 0);
+	push(&t, &m, 30, 2000, 0);
 	assert_int_equal(ts(&t, 9), 1000);
 	assert_null(tks_timeline_at(&t, 10));
 	assert_null(tks_timeline_at(&t, 19));
@@ -90,14 +97,14 @@ static void records_of_one_send_are_one_stamp(void **state)
 	struct tks_timeline t = { 0 };
 
 	(void)state;
-	tks_timeline_push(&t, &m, 10, 1000, 1200);
-	tks_timeline_push(&t, &m, 20, 1000, 1200);
-	tks_timeline_push(&t, &m, 30, 1000, 1300);
+	push(&t, &m, 10, 1000, 1200);
+	push(&t, &m, 20, 1000, 1200);
+	push(&t, &m, 30, 1000, 1300);
 	assert_int_equal(t.count, 2);
 	assert_int_equal(tks_timeline_at(&t, 0)->end, 20);
 	assert_int_equal(tks_timeline_at(&t, 29)->ret_ns, 1300);
 	/* Nothing new is no stamp. */
-	tks_timeline_push(&t, &m, 30, 5000, 0);
+	push(&t, &m, 30, 5000, 0);
 	assert_int_equal(t.count, 2);
 	tks_timeline_free(&t, &m);
 }
@@ -109,7 +116,7 @@ static void trim_forgets_but_the_last(void **state)
 
 	(void)state;
 	for (uint64_t i = 1; i <= 5; i++)
-		tks_timeline_push(&t, &m, 10 * i, 100 * i, 0);
+		push(&t, &m, 10 * i, 100 * i, 0);
 	tks_timeline_trim(&t, 19);
 	assert_null(tks_timeline_at(&t, 9));
 	assert_int_equal(ts(&t, 10), 200);
@@ -131,10 +138,10 @@ static void keeps_so_many_and_no_more(void **state)
 
 	(void)state;
 	for (uint64_t i = 1; i <= n; i++)
-		tks_timeline_push(&t, &m, i, 7 + i, 0);
+		push(&t, &m, i, 7 + i, 0);
 	assert_int_equal(ts(&t, 0), 8);
 	assert_int_equal(t.count, n);
-	tks_timeline_push(&t, &m, n + 1, 8 + n, 0);
+	push(&t, &m, n + 1, 8 + n, 0);
 	assert_int_equal(t.count, n);
 	assert_null(tks_timeline_at(&t, 0));
 	for (uint64_t off = 1; off <= n; off++)
@@ -150,10 +157,10 @@ static void without_memory_bytes_have_no_stamp(void **state)
 	struct tks_timeline t = { 0 };
 
 	(void)state;
-	assert_int_equal(tks_timeline_push(&t, &m, 10, 1000, 0), -ENOMEM);
+	assert_int_equal(push(&t, &m, 10, 1000, 0), -ENOMEM);
 	assert_null(tks_timeline_at(&t, 5));
 	m.fail_at = 0;
-	assert_int_equal(tks_timeline_push(&t, &m, 20, 2000, 0), 0);
+	assert_int_equal(push(&t, &m, 20, 2000, 0), 0);
 	assert_null(tks_timeline_at(&t, 9));
 	assert_int_equal(ts(&t, 10), 2000);
 	tks_timeline_free(&t, &m);
@@ -168,7 +175,7 @@ static void a_ring_that_cannot_grow_drops_the_oldest(void **state)
 
 	(void)state;
 	for (uint64_t i = 1; i <= 100; i++)
-		assert_int_equal(tks_timeline_push(&t, &m, i, i, 0), 0);
+		assert_int_equal(push(&t, &m, i, i, 0), 0);
 	size = t.size;
 	assert_true(size < 100);
 	assert_null(tks_timeline_at(&t, 99 - size));

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What is known of TLS libraries' objects and of threads in their calls, for both ends: the probes
+ * that fill it and the sends that are nested in a call. */
+#ifndef TKS_TLS_BPF_H
+#define TKS_TLS_BPF_H
+
+struct tls_key {
+	__u64 obj;
+	__u32 pid;
+	__u32 pad;
+};
+
+struct tls_obj {
+	__u32 tx_calls, rx_calls;
+	__u32 tx_bytes, rx_bytes;
+	__u8 verdict; /* enum tks_verdict; userspace writes it once it knows the connection */
+	__u8 refused; /* the send in the last write did not take all */
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct tls_key);
+	__type(value, struct tls_obj);
+} tls_objs SEC(".maps");
+
+struct tls_piece {
+	__u64 obj, addr, ts_ns;
+	__u32 len; /* bytes the record stands for */
+	__u32 cap; /* of which to copy */
+	__u32 seq, call, asked;
+	__u16 kind, lib, flags;
+};
+
+/* What a thread is doing in a TLS library. */
+struct tls_call {
+	__u64 obj; /* of the last call; it may be over */
+	__u64 sp, ret; /* the stack at its entry, and where it returns to */
+	__u32 call; /* number of the write; 0: it was none */
+	__u32 lib;
+	__u64 read_obj, read_buf, read_len_at; /* of a read that has not returned */
+	__u32 read_size, read_lib;
+	struct tls_piece piece; /* what is being told of */
+	__u32 rest, parts; /* bytes that no record stands for yet; records written */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64); /* pid and tid */
+	__type(value, struct tls_call);
+} tls_calls SEC(".maps");
+
+static __always_inline struct tls_call *tls_call_get(bool make)
+{
+	struct tls_call none = {};
+	__u64 id = bpf_get_current_pid_tgid();
+	struct tls_call *c = bpf_map_lookup_elem(&tls_calls, &id);
+
+	if (c || !make)
+		return c;
+	bpf_map_update_elem(&tls_calls, &id, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&tls_calls, &id);
+}
+
+/* Set by userspace with the first probe: without one no send asks. */
+__u32 tls_on;
+
+/* The call that the current task's send is nested in: its frame is still there. */
+static __always_inline struct tls_call *tls_nested(void)
+{
+	struct tls_call *c = tls_call_get(false);
+	__u64 ret = 0;
+
+	if (!c || !c->obj || bpf_probe_read_user(&ret, sizeof(ret), (void *)c->sp) || ret != c->ret)
+		return NULL;
+	return c;
+}
+
+static __always_inline void tls_rec(struct tks_rec *r)
+{
+	struct tls_call *c = tls_nested();
+
+	if (!c)
+		return;
+	r->obj = c->obj;
+	r->rcv_seq = c->call;
+}
+
+/* A send has returned: did it take all that it was given? The last one of a write counts. */
+static __always_inline void tls_sent(bool all)
+{
+	struct tls_call *c = tls_nested();
+	struct tls_key key = {};
+	struct tls_obj *o;
+
+	if (!c || !c->call)
+		return;
+	key.obj = c->obj;
+	key.pid = bpf_get_current_pid_tgid() >> 32;
+	o = bpf_map_lookup_elem(&tls_objs, &key);
+	if (o)
+		o->refused = !all;
+}
+
+#endif

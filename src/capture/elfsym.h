@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Functions of an ELF file by name: where in the file they begin, for uprobes. By libelf. */
+#ifndef TKS_ELFSYM_H
+#define TKS_ELFSYM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A defined function (or ifunc) of that name begins at this offset of the file. */
+typedef void (*tks_elfsym_fn)(void *ctx, size_t name, uint64_t offset);
+
+/*
+ * Looks for names (n of them) in the dynamic and the full symbol table; a name that is in both is
+ * told of twice. 0; -ENOEXEC: no ELF file of this machine; -EINVAL: it is broken.
+ */
+int tks_elfsym_find(int fd, const char *const *names, size_t n, tks_elfsym_fn fn, void *ctx);
+
+#endif

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A file is known by device and inode, and looked at once. What counts is which functions it
+ * defines, not what it is called. It is opened by the process's map_files where that is permitted
+ * (a library that was replaced on disk is still the one that runs), else by the path below the
+ * process's root.
+ */
+#include "tls_attach.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <bpf/libbpf.h>
+
+#include "elfsym.h"
+#include "tokensnoop.skel.h"
+
+enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, PROBES_MAX = 64 };
+
+/* Which program goes on which function. */
+struct probe {
+	const char *function;
+	const char *prog;
+	uint8_t lib; /* whose presence it shows; 0: nobody's, it goes with others */
+	bool at_return;
+};
+
+static const struct probe probes[] = {
+	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, false },
+	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, false },
+	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, false },
+	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, false },
+	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, false },
+	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, true },
+	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, false },
+	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, true },
+	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, false },
+	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, false },
+	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, false },
+	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, false },
+	{ "SSL_free", "tls_free", LIB_OPENSSL, false },
+	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, false },
+	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, false },
+	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, false },
+	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, false },
+	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, false },
+	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, true },
+	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, false },
+	{ "PR_Write", "tls_write_nss", LIB_NSS, false },
+	{ "PR_Send", "tls_write_nss", LIB_NSS, false },
+	{ "PR_Read", "tls_read_nss", LIB_NSS, false },
+	{ "PR_Read", "tls_read_ret", LIB_NSS, true },
+	{ "PR_Recv", "tls_read_nss", LIB_NSS, false },
+	{ "PR_Recv", "tls_read_ret", LIB_NSS, true },
+};
+
+enum { NPROBES = sizeof(probes) / sizeof(probes[0]) };
+
+struct file {
+	dev_t dev;
+	ino_t ino;
+	char *path;
+	pid_t pid;
+	unsigned int seen; /* the number of the scan that saw it last */
+	uint8_t libs;
+	int err;
+	const char *reason;
+	unsigned int nlinks;
+	struct bpf_link **links;
+};
+
+struct tks_tls_attach {
+	struct tokensnoop_bpf *skel;
+	struct file *files;
+	size_t nfiles, cap_files;
+	unsigned int scan;
+};
+
+/* --- a file --- */
+
+/* Where a file's functions are, by the index into probes; 0: it has none of that name. */
+struct found {
+	uint64_t offset[NPROBES];
+	unsigned int n;
+};
+
+static void on_symbol(void *ctx, size_t name, uint64_t offset)
+{
+	struct found *f = ctx;
+
+	f->n += !f->offset[name];
+	f->offset[name] = offset;
+}
+
+static bool same_place(const struct found *f, size_t i)
+{
+	for (size_t k = 0; k < i; k++) {
+		if (f->offset[k] == f->offset[i] && probes[k].at_return == probes[i].at_return &&
+		    !strcmp(probes[k].prog, probes[i].prog))
+			return true;
+	}
+	return false;
+}
+
+static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const struct probe *p,
+		      uint64_t offset)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = p->at_return);
+	struct bpf_program *prog = bpf_object__find_program_by_name(a->skel->obj, p->prog);
+	char path[32];
+	struct bpf_link *link;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, offset, &opts) : NULL;
+	if (!link)
+		return prog ? -errno : -ENOENT;
+	f->links[f->nlinks++] = link;
+	return 0;
+}
+
+static void detach(struct file *f)
+{
+	while (f->nlinks)
+		bpf_link__destroy(f->links[--f->nlinks]);
+	free(f->links);
+	f->links = NULL;
+}
+
+static void attach(struct tks_tls_attach *a, struct file *f, int fd, const struct found *found)
+{
+	f->links = calloc(NPROBES, sizeof(struct bpf_link *));
+	if (!f->links) {
+		f->err = -ENOMEM;
+		return;
+	}
+	a->skel->bss->tls_on = 1;
+	for (size_t i = 0; i < NPROBES && !f->err; i++) {
+		if (found->offset[i] && !same_place(found, i))
+			f->err = attach_one(a, f, fd, &probes[i], found->offset[i]);
+	}
+	if (!f->err)
+		return;
+	/* Half of them would tell half of the truth. */
+	f->reason = strerror(-f->err);
+	detach(f);
+}
+
+static void examine(struct tks_tls_attach *a, struct file *f, int fd)
+{
+	const char *names[NPROBES];
+	struct found found = { .n = 0 };
+
+	for (size_t i = 0; i < NPROBES; i++)
+		names[i] = probes[i].function;
+	if (tks_elfsym_find(fd, names, NPROBES, on_symbol, &found) || !found.n)
+		return;
+	/* A function has two probes, and the search tells of the first. */
+	for (size_t i = 1; i < NPROBES; i++) {
+		if (!strcmp(names[i], names[i - 1]))
+			found.offset[i] = found.offset[i - 1];
+	}
+	for (size_t i = 0; i < NPROBES; i++)
+		f->libs |= found.offset[i] ? probes[i].lib : 0;
+	attach(a, f, fd, &found);
+}
+
+static struct file *file_of(struct tks_tls_attach *a, dev_t dev, ino_t ino)
+{
+	for (size_t i = 0; i < a->nfiles; i++) {
+		if (a->files[i].ino == ino && a->files[i].dev == dev)
+			return &a->files[i];
+	}
+	return NULL;
+}
+
+static struct file *file_add(struct tks_tls_attach *a, const struct stat *st, const char *path,
+			     pid_t pid)
+{
+	struct file *f = a->files;
+
+	if (a->nfiles == a->cap_files) {
+		size_t cap = a->cap_files ? 2 * a->cap_files : 64;
+
+		f = reallocarray(a->files, cap, sizeof(*f));
+		if (!f)
+			return NULL;
+		a->files = f;
+		a->cap_files = cap;
+	}
+	f = &a->files[a->nfiles];
+	*f = (struct file){
+		.dev = st->st_dev, .ino = st->st_ino, .pid = pid, .path = strdup(path), .reason = ""
+	};
+	if (!f->path)
+		return NULL;
+	a->nfiles++;
+	return f;
+}
+
+/* --- a process --- */
+
+struct mapping {
+	uint64_t start, end;
+	dev_t dev;
+	ino_t ino;
+	const char *path;
+};
+
+static bool parse_mapping(char *line, struct mapping *m)
+{
+	unsigned int major, minor;
+	char perms[8];
+	uint64_t ino;
+	int at = 0;
+
+	line[strcspn(line, "\n")] = 0;
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*x %x:%x %" SCNu64 " %n", &m->start, &m->end,
+		   perms, &major, &minor, &ino, &at) != 6 ||
+	    !at || !strchr(perms, 'x') || !ino || line[at] != '/')
+		return false;
+	m->dev = makedev(major, minor);
+	m->ino = (ino_t)ino;
+	m->path = line + at;
+	return true;
+}
+
+/* A path of a deleted file has " (deleted)" behind it. */
+static int open_mapping(pid_t pid, const struct mapping *m)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
+		 m->end);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	if (snprintf(path, sizeof(path), "/proc/%d/root%s", pid, m->path) >= (int)sizeof(path))
+		return -1;
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static void look_at(struct tks_tls_attach *a, pid_t pid, const struct mapping *m)
+{
+	struct file *f = file_of(a, m->dev, m->ino);
+	struct stat st;
+	int fd;
+
+	if (f) {
+		f->seen = a->scan;
+		return;
+	}
+	fd = open_mapping(pid, m);
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		goto close_fd;
+	/* On an overlay a map's numbers are not those of the file that is open: it is known by the
+	 * map's. */
+	st.st_dev = m->dev;
+	st.st_ino = m->ino;
+	f = file_add(a, &st, m->path, pid);
+	if (f) {
+		f->seen = a->scan;
+		examine(a, f, fd);
+	}
+close_fd:
+	close(fd);
+}
+
+void tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid)
+{
+	char path[32], *line = NULL;
+	size_t size = 0;
+	struct mapping m;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = fopen(path, "re");
+	if (!maps)
+		return;
+	while (getline(&line, &size, maps) > 0) {
+		if (parse_mapping(line, &m))
+			look_at(a, pid, &m);
+	}
+	free(line);
+	fclose(maps);
+}
+
+/* --- all --- */
+
+static void drop_unseen(struct tks_tls_attach *a)
+{
+	for (size_t i = 0; i < a->nfiles;) {
+		struct file *f = &a->files[i];
+
+		if (f->seen == a->scan) {
+			i++;
+			continue;
+		}
+		detach(f);
+		free(f->path);
+		*f = a->files[--a->nfiles];
+	}
+}
+
+void tks_tls_attach_scan(struct tks_tls_attach *a)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *d;
+
+	if (!proc)
+		return;
+	a->scan++;
+	while ((d = readdir(proc))) {
+		pid_t pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0;
+
+		if (pid > 0 && pid != getpid())
+			tks_tls_attach_process(a, pid);
+	}
+	closedir(proc);
+	drop_unseen(a);
+}
+
+struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
+{
+	struct tks_tls_attach *a = calloc(1, sizeof(*a));
+
+	if (a)
+		a->skel = skel;
+	return a;
+}
+
+void tks_tls_attach_free(struct tks_tls_attach *a)
+{
+	if (!a)
+		return;
+	for (size_t i = 0; i < a->nfiles; i++) {
+		detach(&a->files[i]);
+		free(a->files[i].path);
+	}
+	free(a->files);
+	free(a);
+}
+
+/* --- what was found --- */
+
+static const char *libs_name(uint8_t libs)
+{
+	if (libs & LIB_OPENSSL)
+		return "OpenSSL";
+	return libs & LIB_GNUTLS ? "GnuTLS" : "NSS";
+}
+
+size_t tks_tls_attach_files(const struct tks_tls_attach *a)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->nfiles; i++)
+		n += a->files[i].libs != 0;
+	return n;
+}
+
+void tks_tls_attach_file(const struct tks_tls_attach *a, size_t i, struct tks_tls_file *out)
+{
+	const struct file *f = a->files;
+
+	while (!f->libs || i--)
+		f++;
+	*out = (struct tks_tls_file){ .path = f->path,
+				      .pid = f->pid,
+				      .libs = libs_name(f->libs),
+				      .probes = f->nlinks,
+				      .err = f->err,
+				      .reason = f->reason };
+}

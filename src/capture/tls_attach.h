@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where TLS libraries are, and uprobes on their functions: one set of probes a file, for all
+ * processes that have it mapped, in whatever mount namespace, deleted or not.
+ */
+#ifndef TKS_TLS_ATTACH_H
+#define TKS_TLS_ATTACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct tokensnoop_bpf;
+struct tks_tls_attach;
+
+/* What was found in a file, and what became of it. */
+struct tks_tls_file {
+	const char *path; /* as the process that it was found in has it */
+	pid_t pid; /* that process */
+	const char *libs; /* "OpenSSL", "GnuTLS", ...: by the functions that are there */
+	unsigned int probes; /* that are attached */
+	int err; /* why not all are: a negative errno, 0: they are */
+	const char *reason; /* the same for people; "" : none */
+};
+
+/* NULL without memory. skel: loaded, with the tls programs on. */
+struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel);
+
+/* Takes all probes off. */
+void tks_tls_attach_free(struct tks_tls_attach *a);
+
+/* Looks at every process, and lets go of files that no process has mapped any more. */
+void tks_tls_attach_scan(struct tks_tls_attach *a);
+
+/* Looks at one process. */
+void tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid);
+
+/* Files with TLS functions: how many, and each. */
+size_t tks_tls_attach_files(const struct tks_tls_attach *a);
+void tks_tls_attach_file(const struct tks_tls_attach *a, size_t i, struct tks_tls_file *out);
+
+#endif
