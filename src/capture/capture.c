@@ -287,6 +287,29 @@ void tks_capture_verdict(struct tks_capture *c, uint64_t cookie, enum tks_verdic
 	bpf_map_update_elem(fd, &cookie, &value, BPF_EXIST);
 }
 
+void tks_capture_obj_verdict(struct tks_capture *c, uint32_t pid, uint64_t obj, enum tks_verdict v)
+{
+	const struct {
+		uint64_t obj;
+		uint32_t pid, pad;
+	} key = { obj, pid, 0 };
+	int fd = bpf_map__fd(c->skel->maps.tls_objs);
+	struct {
+		uint32_t tx_calls, rx_calls, tx_bytes, rx_bytes;
+		uint8_t verdict, refused, pad[2];
+	} value;
+
+	if (!c->tls || bpf_map_lookup_elem(fd, &key, &value))
+		return;
+	value.verdict = v;
+	bpf_map_update_elem(fd, &key, &value, BPF_EXIST);
+}
+
+bool tks_capture_sees_tls(const struct tks_capture *c)
+{
+	return c->tls != NULL;
+}
+
 static void prog_cost(struct tokensnoop_bpf *skel, struct tks_capture_counters *out)
 {
 	struct bpf_program *prog;

@@ -89,6 +89,12 @@ int tks_capture_fd(const struct tks_capture *c);
 /* Tells the kernel how much of a connection is wanted. */
 void tks_capture_verdict(struct tks_capture *c, uint64_t cookie, enum tks_verdict v);
 
+/* The same of an object of a TLS library. */
+void tks_capture_obj_verdict(struct tks_capture *c, uint32_t pid, uint64_t obj, enum tks_verdict v);
+
+/* Plaintext of TLS libraries is captured. */
+bool tks_capture_sees_tls(const struct tks_capture *c);
+
 struct tks_capture_counters {
 	uint64_t losses[TKS_LOSS_MAX]; /* by enum tks_loss */
 	uint64_t prog_runs, prog_ns; /* over all programs */

@@ -441,6 +441,8 @@ static void begin_meta(struct run *r, const struct tks_args *args)
 		.no_memory = TKS_NULL,
 		.bad_messages = TKS_NULL,
 		.encrypted = TKS_NULL,
+		.tls_ties = TKS_NULL,
+		.tls_untied = TKS_NULL,
 	};
 }
 

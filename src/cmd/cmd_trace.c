@@ -111,6 +111,13 @@ static void on_verdict(void *ctx, uint64_t conn, enum tks_verdict v)
 	tks_capture_verdict(t->capture, conn, v);
 }
 
+static void on_obj_verdict(void *ctx, uint32_t pid, uint64_t obj, enum tks_verdict v)
+{
+	struct trace *t = ctx;
+
+	tks_capture_obj_verdict(t->capture, pid, obj, v);
+}
+
 static void on_record(void *ctx, const void *data, size_t size)
 {
 	struct trace *t = ctx;
@@ -133,6 +140,7 @@ static void capture_config(const struct trace_config *cfg, struct tks_capture_co
 		.pid = cfg->filter.pid,
 		.comm = cfg->filter.comm,
 		.cgroup = cfg->filter.cgroup,
+		.no_tls = cfg->filter.no_tls,
 		.ring_bytes = (size_t)cfg->capture.ring_mb << 20,
 		/* Not an option: for tests, and for comparing hooks. */
 		.force_send = getenv("TOKENSNOOP_HOOK_SEND"),
@@ -170,6 +178,10 @@ static int open_core(struct trace *t)
 		.clock_offset_ns = t->meta.clock_offset_ns,
 		.on_request = on_request,
 		.on_verdict = on_verdict,
+		.on_obj_verdict = on_obj_verdict,
+		.plaintext = tks_capture_sees_tls(t->capture),
+		/* Which port an object without a connection is of nobody knows. */
+		.untied = !t->cfg->filter.ports.n,
 		.ctx = t,
 	};
 	struct tks_report_config rc = {
@@ -271,6 +283,8 @@ static void end_meta(struct trace *t)
 	m->no_memory += (int64_t)pc.no_memory;
 	m->bad_messages = (int64_t)(pc.bad_messages + t->bad_records);
 	m->encrypted = (int64_t)pc.encrypted;
+	m->tls_ties = (int64_t)pc.tls_ties;
+	m->tls_untied = (int64_t)pc.tls_untied;
 }
 
 /* Takes what the ring still holds, ends what is open, detaches. */

@@ -39,7 +39,9 @@ static const char *const dialects[] = { "openai.chat",
 					"cohere.v2",
 					"unknown",
 					NULL };
-static const char *const boundaries[] = { [TKS_B_SEND] = "send", [TKS_B_WIRE] = "wire" };
+const char *const tks_boundary_names[TKS_B_COUNT] = {
+	[TKS_B_SEND] = "send", [TKS_B_WIRE] = "wire", [TKS_B_TLS] = "tls"
+};
 static const char *const sources[] = { [TKS_SRC_NONE] = NULL,
 				       [TKS_SRC_PER_FRAME] = "per_frame",
 				       [TKS_SRC_USAGE] = "usage",
@@ -67,7 +69,7 @@ const struct tks_field tks_fields[] = {
 	{ TEXT(response_id) },
 	{ TEXT(server) },
 	{ FIELD(streamed, TKS_FK_BOOL) },
-	{ ENUM(boundary, boundaries) },
+	{ ENUM(boundary, tks_boundary_names) },
 	{ TIME(t_request_ns) },
 	{ TIME(t_request_end_ns) },
 	{ TIME(t_headers_ns) },
@@ -100,6 +102,7 @@ const struct tks_field tks_fields[] = {
 	{ FIELD(slo_met, TKS_FK_SLO) },
 	{ WHOLE("tokens_at_ns", TKS_FK_TOKENS) },
 	{ WHOLE("tokens_in_frame", TKS_FK_COUNTS) },
+	{ WHOLE("boundaries", TKS_FK_BOUNDARIES) },
 	{ WHOLE("choices", TKS_FK_CHOICES) },
 };
 const size_t tks_nfields = sizeof(tks_fields) / sizeof(tks_fields[0]);
@@ -233,6 +236,25 @@ static void write_choices(struct tks_jsonw *w, const struct tks_request *r)
 	tks_jsonw_end(w, ']');
 }
 
+static void write_boundaries(struct tks_jsonw *w, const struct tks_request *r)
+{
+	tks_jsonw_begin(w, '{');
+	for (size_t i = 0; i < r->nboundaries; i++) {
+		const struct tks_at_boundary *b = &r->at_boundary[i];
+
+		tks_jsonw_name(w, tks_boundary_names[b->boundary]);
+		tks_jsonw_begin(w, '{');
+		tks_jsonw_name(w, "ttft_ns");
+		write_int(w, b->ttft_ns);
+		tks_jsonw_name(w, "tpot_ns");
+		write_int(w, b->tpot_ns);
+		tks_jsonw_name(w, "itl");
+		write_gaps(w, &b->itl);
+		tks_jsonw_end(w, '}');
+	}
+	tks_jsonw_end(w, '}');
+}
+
 static bool present(const struct tks_field *f, const struct tks_request *r, bool tokens)
 {
 	switch (f->kind) {
@@ -243,6 +265,8 @@ static bool present(const struct tks_field *f, const struct tks_request *r, bool
 		return tokens && (r->ntoken_at || r->token_frames <= 0);
 	case TKS_FK_COUNTS:
 		return tokens && r->tokens_in_frame;
+	case TKS_FK_BOUNDARIES:
+		return r->nboundaries > 1;
 	case TKS_FK_CHOICES:
 		return r->nchoices > 1;
 	default:
@@ -296,6 +320,9 @@ static void write_value(struct tks_jsonw *w, const struct tks_field *f, const st
 		break;
 	case TKS_FK_COUNTS:
 		write_counts(w, r);
+		break;
+	case TKS_FK_BOUNDARIES:
+		write_boundaries(w, r);
 		break;
 	case TKS_FK_CHOICES:
 		write_choices(w, r);

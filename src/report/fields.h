@@ -26,6 +26,7 @@ enum tks_field_kind {
 	TKS_FK_SLO, /* absent without --slo */
 	TKS_FK_TOKENS, /* absent without --tokens, and where the times were not kept */
 	TKS_FK_COUNTS, /* absent without --tokens or where no count is known */
+	TKS_FK_BOUNDARIES, /* absent with one boundary */
 	TKS_FK_CHOICES, /* absent with one choice */
 };
 
@@ -44,6 +45,9 @@ struct tks_field {
 
 extern const struct tks_field tks_fields[];
 extern const size_t tks_nfields;
+
+/* Names of boundaries, by enum tks_boundary. */
+extern const char *const tks_boundary_names[TKS_B_COUNT];
 
 /* Names of flags by bit, in the order in which they are printed (sorted). */
 struct tks_flag_name {

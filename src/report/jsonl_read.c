@@ -15,9 +15,9 @@
 enum {
 	SERIES_MAX = 1 << 22, /* token times a record may bring */
 	CHOICES_MAX = 4096,
-	PATHS_MAX = 192,
+	PATHS_MAX = 256,
 	PATH_LEN = 48,
-	SUB = 16, /* ids a field takes at most */
+	SUB = 64, /* ids a field takes at most */
 	SHAPE = SUB - 1, /* the object or array as such */
 };
 
@@ -31,6 +31,9 @@ enum {
 	C_GAPS,
 	C_GAPS_SHAPE = SHAPE - 1
 };
+
+/* Of a boundary; each has a block of so many ids. */
+enum { B_OBJECT = 0, B_TTFT, B_TPOT, B_ITL, B_GAPS, B_BLOCK = 16 };
 
 /* A growing array. */
 struct array {
@@ -90,6 +93,21 @@ static void add_choices(struct builder *b, size_t field)
 	add_gaps(b, "choices[].itl", field, C_GAPS);
 }
 
+static void add_boundaries(struct builder *b, size_t field)
+{
+	char name[PATH_LEN], itl[PATH_LEN + 8];
+
+	for (size_t i = 0; i < TKS_B_COUNT; i++) {
+		snprintf(name, sizeof(name), "boundaries.%s", tks_boundary_names[i]);
+		snprintf(itl, sizeof(itl), "%s.itl", name);
+		add_path(b, name, "", field, i * B_BLOCK + B_OBJECT);
+		add_path(b, name, ".ttft_ns", field, i * B_BLOCK + B_TTFT);
+		add_path(b, name, ".tpot_ns", field, i * B_BLOCK + B_TPOT);
+		add_path(b, itl, "", field, i * B_BLOCK + B_ITL);
+		add_gaps(b, itl, field, i * B_BLOCK + B_GAPS);
+	}
+}
+
 static void add_members(struct builder *b, const struct tks_field *f, size_t i)
 {
 	switch (f->kind) {
@@ -104,6 +122,9 @@ static void add_members(struct builder *b, const struct tks_field *f, size_t i)
 	case TKS_FK_CHOICES:
 		add_choices(b, i);
 		break;
+	case TKS_FK_BOUNDARIES:
+		add_boundaries(b, i);
+		break;
 	default:
 		add_path(b, f->name, "[]", i, 0);
 	}
@@ -113,7 +134,8 @@ static void add_members(struct builder *b, const struct tks_field *f, size_t i)
 static bool has_parts(enum tks_field_kind kind)
 {
 	return kind == TKS_FK_GAPS || kind == TKS_FK_CONCURRENCY || kind == TKS_FK_CHOICES ||
-	       kind == TKS_FK_FLAGS || kind == TKS_FK_TOKENS || kind == TKS_FK_COUNTS;
+	       kind == TKS_FK_BOUNDARIES || kind == TKS_FK_FLAGS || kind == TKS_FK_TOKENS ||
+	       kind == TKS_FK_COUNTS;
 }
 
 static void add_field(struct builder *b, size_t i)
@@ -319,6 +341,40 @@ static bool get_choice(struct tks_jsonl_reader *r, const struct tks_jvalue *v, s
 	}
 }
 
+/* The record's own boundary is written first, and so it stays. */
+static bool get_boundary(struct tks_jsonl_reader *r, const struct tks_jvalue *v, size_t sub)
+{
+	struct tks_request *q = &r->q;
+	struct tks_at_boundary *b;
+	size_t id = sub % B_BLOCK;
+
+	if (id == B_OBJECT && v->type == TKS_JS_OBJECT_BEGIN) {
+		if (q->nboundaries == TKS_B_COUNT)
+			return false;
+		b = &q->at_boundary[q->nboundaries++];
+		*b = (struct tks_at_boundary){ .boundary = (enum tks_boundary)(sub / B_BLOCK),
+					       .ttft_ns = TKS_NULL,
+					       .tpot_ns = TKS_NULL };
+		tks_gaps_from(NULL, 0, &b->itl);
+		return true;
+	}
+	if (!q->nboundaries)
+		return false;
+	b = &q->at_boundary[q->nboundaries - 1];
+	switch (id) {
+	case B_OBJECT:
+		return v->type == TKS_JS_OBJECT;
+	case B_TTFT:
+		return get_span(v, &b->ttft_ns);
+	case B_TPOT:
+		return get_span(v, &b->tpot_ns);
+	case B_ITL:
+		return gaps_shape(v, &b->itl);
+	default:
+		return get_gap(v, &b->itl, id - B_GAPS);
+	}
+}
+
 static bool get_slo(const struct tks_jvalue *v, struct tks_request *q)
 {
 	int64_t met;
@@ -348,6 +404,8 @@ static bool get_shape(struct tks_jsonl_reader *r, const struct tks_field *f,
 		return gaps_shape(v, (const struct tks_gaps *)((const char *)&r->q + f->offset));
 	case TKS_FK_CONCURRENCY:
 		return is_object(v) || v->type == TKS_JS_NULL;
+	case TKS_FK_BOUNDARIES:
+		return is_object(v);
 	case TKS_FK_COUNTS:
 		r->counted = true;
 		return is_array(v);
@@ -390,6 +448,8 @@ static bool get_value(struct tks_jsonl_reader *r, const struct tks_field *f,
 		return get_time(r, v);
 	case TKS_FK_COUNTS:
 		return get_tokens(r, v);
+	case TKS_FK_BOUNDARIES:
+		return get_boundary(r, v, sub);
 	case TKS_FK_CHOICES:
 		return get_choice(r, v, sub);
 	}

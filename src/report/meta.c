@@ -62,6 +62,8 @@ void tks_meta_write(struct tks_jsonw *w, const struct tks_meta *m)
 	member_int(w, "events", m->events);
 	member_int(w, "connections", m->connections);
 	member_int(w, "encrypted", m->encrypted);
+	member_int(w, "tls_ties", m->tls_ties);
+	member_int(w, "tls_untied", m->tls_untied);
 	drops(w, m);
 }
 

@@ -8,13 +8,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "fields.h"
 #include "human.h"
 #include "metric_names.h"
 #include "tokensnoop/report.h"
 
 enum { TEXT_WIDTH = 64 }; /* what an 80 column line has room for behind its label */
-
-static const char *const boundary_names[] = { [TKS_B_SEND] = "send", [TKS_B_WIRE] = "wire" };
 
 /* --- the head --- */
 
@@ -23,9 +22,9 @@ static void print_boundary(FILE *out, const struct tks_stats_totals *t)
 	int n = 0;
 
 	fputs("boundary       ", out);
-	for (size_t b = 0; b < sizeof(boundary_names) / sizeof(boundary_names[0]); b++) {
+	for (size_t b = 0; b < TKS_B_COUNT; b++) {
 		if (t->boundaries >> b & 1)
-			fprintf(out, "%s%s", n++ ? ", " : "", boundary_names[b]);
+			fprintf(out, "%s%s", n++ ? ", " : "", tks_boundary_names[b]);
 	}
 	fputs(n ? "\n" : "-\n", out);
 	if (n > 1)
@@ -211,7 +210,11 @@ static void print_drops(FILE *out, const struct tks_meta *m)
 	print_drop(out, m->bad_messages, "bad messages", &used);
 	print_drop(out, m->skipped_files_lines, "lines or packets skipped", &used);
 	fputs(used ? "\n" : "none\n", out);
-	if (m->encrypted > 0)
+	if (m->encrypted > 0 && m->tls_ties > 0)
+		fprintf(out,
+			"TLS            %" PRId64 " connections, plaintext of %" PRId64 " seen\n",
+			m->encrypted, m->tls_ties);
+	else if (m->encrypted > 0)
 		fprintf(out, "not read       %" PRId64 " TLS connections\n", m->encrypted);
 }
 
