@@ -146,6 +146,10 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 	p.ts_ns = bpf_ktime_get_ns();
 	if (!obj || !buf || !len || len > 0x7fffffff)
 		return 0;
+	/* gnutls_record_uncork writes what it was given before. */
+	c = tls_nested();
+	if (c && c->obj == obj && PT_REGS_SP(ctx) < c->sp)
+		return 0;
 	o = tls_obj_get(obj);
 	c = tls_call_get(true);
 	if (!c) {
@@ -186,18 +190,30 @@ int BPF_KPROBE(tls_write_nss, __u64 fd, __u64 buf, __u64 num)
 	return tls_write(ctx, fd, buf, (__u32)num, TKS_TLS_NSS);
 }
 
-/* Calls in which a library may send without being written to: SSL_do_handshake, SSL_accept,
- * SSL_connect, SSL_shutdown. */
-SEC("?uprobe")
-int BPF_KPROBE(tls_other_openssl, __u64 ssl)
+/* Calls in which a library may send without being written to. */
+static __always_inline int tls_other(struct pt_regs *ctx, __u64 obj, __u32 lib)
 {
 	struct tls_call *c = tls_call_get(true);
 
-	if (c && tls_obj_get(ssl))
-		tls_enter(c, ctx, ssl, 0, TKS_TLS_OPENSSL);
+	if (c && tls_obj_get(obj))
+		tls_enter(c, ctx, obj, 0, lib);
 	else if (c)
 		c->obj = 0;
 	return 0;
+}
+
+/* SSL_do_handshake, SSL_accept, SSL_connect, SSL_shutdown. */
+SEC("?uprobe")
+int BPF_KPROBE(tls_other_openssl, __u64 ssl)
+{
+	return tls_other(ctx, ssl, TKS_TLS_OPENSSL);
+}
+
+/* gnutls_handshake, gnutls_record_uncork, gnutls_bye. */
+SEC("?uprobe")
+int BPF_KPROBE(tls_other_gnutls, __u64 session)
+{
+	return tls_other(ctx, session, TKS_TLS_GNUTLS);
 }
 
 /* SSL_free, gnutls_deinit, PR_Close: the next object may get its address. */

@@ -46,8 +46,9 @@ struct tks_event {
 	enum tks_role role; /* OPEN; for other kinds a hint, or unknown */
 	uint64_t ts_ns; /* when the boundary was crossed */
 	uint64_t ret_ns; /* DATA, TX: return of the send, else 0 */
-	uint64_t conn; /* the connection's key: socket cookie, or a number of the packet reader's;
-			  never 0 */
+	uint64_t conn; /* the connection's key: socket cookie, or a number of the packet reader's.
+			  0: DATA, RX that came before the connection had a socket of its own, to be
+			  known by its addresses */
 	uint32_t netns;
 	struct tks_endpoint local, peer;
 	struct tks_process proc;
@@ -79,8 +80,7 @@ struct tks_rec;
 
 /*
  * Decodes one ring record of size bytes. 0, or -EBADMSG when sizes contradict each other or a field
- * is out of its range (the record is then to be counted and skipped), -ENOENT for a kind that
- * carries no event. ev->data points into rec.
+ * is out of its range (the record is then to be counted and skipped). ev->data points into rec.
  */
 int tks_event_decode(const void *rec, size_t size, struct tks_event *ev);
 

@@ -34,13 +34,13 @@ static const char *const syscall_progs[] = {
 static const char *const recv_progs[] = { "rx_skb", NULL };
 static const char *const conn_progs[] = { "conn_state", NULL };
 
-static const char *const tls_progs[] = { "tls_write_openssl", "tls_write_gnutls",
-					 "tls_write_nss",     "tls_other_openssl",
-					 "tls_free",	      "tls_out_openssl",
-					 "tls_read_openssl",  "tls_read_ex_openssl",
-					 "tls_read_gnutls",   "tls_read_nss",
-					 "tls_read_ret",      "code_exec",
-					 "code_mmap",	      NULL };
+static const char *const tls_progs[] = {
+	"tls_write_openssl", "tls_write_gnutls", "tls_write_nss",
+	"tls_other_openssl", "tls_other_gnutls", "tls_free",
+	"tls_out_openssl",   "tls_read_openssl", "tls_read_ex_openssl",
+	"tls_read_gnutls",   "tls_read_nss",	 "tls_read_ret",
+	"code_exec",	     "code_mmap",	 NULL
+};
 
 const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn", "tls" };
 

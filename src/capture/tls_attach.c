@@ -30,37 +30,41 @@ enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, PROBES_MAX = 64 };
 struct probe {
 	const char *function;
 	const char *prog;
-	uint8_t lib; /* whose presence it shows; 0: nobody's, it goes with others */
+	uint8_t lib; /* whose presence it shows */
 	bool at_return;
+	const char *unless; /* not where this one is, which it calls */
 };
 
 static const struct probe probes[] = {
-	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, false },
-	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, false },
-	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, false },
-	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, false },
-	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, false },
-	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, true },
-	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, false },
-	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, true },
-	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, false },
-	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, false },
-	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, false },
-	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, false },
-	{ "SSL_free", "tls_free", LIB_OPENSSL, false },
-	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, false },
-	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, false },
-	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, false },
-	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, false },
-	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, false },
-	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, true },
-	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, false },
-	{ "PR_Write", "tls_write_nss", LIB_NSS, false },
-	{ "PR_Send", "tls_write_nss", LIB_NSS, false },
-	{ "PR_Read", "tls_read_nss", LIB_NSS, false },
-	{ "PR_Read", "tls_read_ret", LIB_NSS, true },
-	{ "PR_Recv", "tls_read_nss", LIB_NSS, false },
-	{ "PR_Recv", "tls_read_ret", LIB_NSS, true },
+	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, true, NULL },
+	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, true, NULL },
+	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, false, NULL },
+	{ "SSL_free", "tls_free", LIB_OPENSSL, false, NULL },
+	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, false, NULL },
+	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, false, NULL },
+	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, false, "gnutls_record_send2" },
+	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, false, NULL },
+	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, false, NULL },
+	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, true, NULL },
+	{ "gnutls_handshake", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
+	{ "gnutls_record_uncork", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
+	{ "gnutls_bye", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
+	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, false, NULL },
+	{ "PR_Write", "tls_write_nss", LIB_NSS, false, NULL },
+	{ "PR_Send", "tls_write_nss", LIB_NSS, false, NULL },
+	{ "PR_Read", "tls_read_nss", LIB_NSS, false, NULL },
+	{ "PR_Read", "tls_read_ret", LIB_NSS, true, NULL },
+	{ "PR_Recv", "tls_read_nss", LIB_NSS, false, NULL },
+	{ "PR_Recv", "tls_read_ret", LIB_NSS, true, NULL },
 };
 
 enum { NPROBES = sizeof(probes) / sizeof(probes[0]) };
@@ -111,6 +115,15 @@ static bool same_place(const struct found *f, size_t i)
 	return false;
 }
 
+static bool superseded(const struct found *f, size_t i)
+{
+	for (size_t k = 0; probes[i].unless && k < NPROBES; k++) {
+		if (f->offset[k] && !strcmp(probes[k].function, probes[i].unless))
+			return true;
+	}
+	return false;
+}
+
 static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const struct probe *p,
 		      uint64_t offset)
 {
@@ -144,7 +157,7 @@ static void attach(struct tks_tls_attach *a, struct file *f, int fd, const struc
 	}
 	a->skel->bss->tls_on = 1;
 	for (size_t i = 0; i < NPROBES && !f->err; i++) {
-		if (found->offset[i] && !same_place(found, i))
+		if (found->offset[i] && !same_place(found, i) && !superseded(found, i))
 			f->err = attach_one(a, f, fd, &probes[i], found->offset[i]);
 	}
 	if (!f->err)

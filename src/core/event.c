@@ -135,10 +135,6 @@ int tks_event_decode(const void *rec, size_t size, struct tks_event *ev)
 	memcpy(&r, rec, sizeof(r));
 	if (!sizes_agree(&r, size) || !fields_sane(&r))
 		return -EBADMSG;
-	/* Of a connection that has no key yet: its OPEN comes later, and nothing can be tied to it.
-	 */
-	if (!r.cookie && !is_tls(&r))
-		return -ENOENT;
 	decode_common(&r, ev);
 	if (is_tls(&r))
 		decode_tls(&r, (const uint8_t *)rec + sizeof(r), ev);

@@ -36,6 +36,7 @@ struct tks_pipeline *tks_pipeline_new(const struct tks_pipeline_config *cfg, int
 	p->mem = cfg->mem;
 	p->next_id = 1;
 	tks_list_init(&p->running);
+	tks_early_init(&p->early, p->mem);
 	if (tks_conns_init(&p->conns, p->mem,
 			   cfg->max_connections ? cfg->max_connections : CONNECTIONS_MAX))
 		goto free_pipeline;
@@ -533,6 +534,19 @@ static int on_data_event(struct tks_conn *c, const struct tks_event *ev)
 	return err;
 }
 
+static int on_early(struct tks_pipeline *p, const struct tks_event *ev)
+{
+	int err = ev->kind == TKS_EV_DATA ? tks_early_add(&p->early, ev) : 0;
+
+	p->counters.no_memory += err == -ENOMEM;
+	return err;
+}
+
+static void feed_early(void *ctx, const struct tks_event *packet)
+{
+	tks_pipeline_feed(ctx, packet);
+}
+
 static int on_tls_event(struct tks_pipeline *p, const struct tks_event *ev)
 {
 	int err = p->tls ? tks_tls_event(p->tls, ev) : 0;
@@ -549,6 +563,8 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 	p->counters.events++;
 	if (ev->kind >= TKS_EV_PLAIN)
 		return on_tls_event(p, ev);
+	if (!ev->conn)
+		return on_early(p, ev);
 	c = tks_conns_find(&p->conns, ev->conn);
 	fresh = !c;
 	if (!c && (ev->kind == TKS_EV_FIN || ev->kind == TKS_EV_CLOSE))
@@ -568,6 +584,8 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 	switch (ev->kind) {
 	case TKS_EV_OPEN:
 		on_open(c, ev, fresh);
+		if (fresh)
+			tks_early_take(&p->early, ev, feed_early, p);
 		return 0;
 	case TKS_EV_DATA:
 		return on_data_event(c, ev);
@@ -652,6 +670,7 @@ void tks_pipeline_free(struct tks_pipeline *p)
 	while ((c = tks_conns_oldest(&p->conns)))
 		drop(c, true);
 	tks_tls_free(p->tls);
+	tks_early_free(&p->early);
 	tks_conc_free(p->conc);
 	tks_conns_free(&p->conns);
 	tks_mem_free(p->mem, p, sizeof(*p));

@@ -5,6 +5,7 @@
 
 #include "concurrency.h"
 #include "conn.h"
+#include "early.h"
 #include "tls.h"
 #include "tokensnoop/pipeline.h"
 
@@ -13,6 +14,7 @@ struct tks_pipeline {
 	struct tks_mem *mem;
 	struct tks_conns conns;
 	struct tks_conc *conc;
+	struct tks_early early;
 	struct tks_tls *tls; /* NULL: plaintext is not looked for */
 	uint64_t next_untied; /* keys of what stands for connections that are not known */
 	struct tks_list running; /* exchanges, oldest first */

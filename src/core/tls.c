@@ -88,6 +88,8 @@ struct tks_tls_conn {
 	int overhead; /* of a record; 0: not known */
 	uint32_t rx_left; /* bytes of the record read last that were not read yet */
 	uint64_t rx_ns; /* when it arrived */
+	uint64_t rx_read_ns; /* of the last read whose record was not there: what came before it and
+			      * is told of later has been read */
 	uint64_t nested; /* of the send under way */
 	uint32_t nested_pid, nested_call;
 	struct tks_tls_blind blind;
@@ -411,6 +413,7 @@ static uint64_t arrival(struct tks_tls_conn *c, uint32_t n, uint32_t asked, uint
 		return c->rx_ns;
 	}
 	c->tls->counters.unmatched++;
+	c->rx_read_ns = read_ns;
 	for (uint32_t i = r->count; i > 0; i--) {
 		s = nth(r, i - 1);
 		if (s->ts_ns <= read_ns)
@@ -464,6 +467,26 @@ static uint32_t left_of_call(const struct object *o, const struct piece *p)
 	return n;
 }
 
+/* What was gathered from several writes leaves in one record (GnuTLS, corked): the first so many
+ * whole writes that fit it exactly. 0: none do. */
+static uint32_t gathered(struct tks_tls_conn *c, const struct object *o, uint32_t len)
+{
+	uint32_t n = 0;
+
+	for (const struct tks_list *l = o->pieces[TKS_TX].next; l != &o->pieces[TKS_TX];
+	     l = l->next) {
+		const struct piece *p = tks_list_entry(l, struct piece, list);
+
+		n += p->len - p->at;
+		if (n > len)
+			break;
+		learn_overhead(c, len, n);
+		if (c->overhead)
+			return n;
+	}
+	return 0;
+}
+
 /* A record takes n bytes of plaintext with it. */
 static void take_along(struct tks_tls *t, struct object *o, const struct seen *s, uint32_t n)
 {
@@ -506,6 +529,8 @@ static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct seen *s
 	n = plain_of(c, s->len, left);
 	if (!n && call)
 		n = left < TKS_TLS_PLAIN_MAX ? left : TKS_TLS_PLAIN_MAX;
+	else if (!n)
+		n = gathered(c, o, s->len);
 	if (left <= TKS_TLS_PLAIN_MAX)
 		learn_overhead(c, s->len, left);
 	/* Padding (TLS 1.3) is no plaintext. */
@@ -613,7 +638,7 @@ static void on_arrived(void *ctx, const struct tks_tls_record *r)
 	const struct tks_stamp *st = tks_timeline_at(&c->stream[TKS_RX].timeline, r->end - 1);
 	struct seen s = { .ts_ns = st ? st->ts_ns : 0, .len = r->len, .type = r->type };
 
-	if (s.type == TKS_TLS_DATA && st)
+	if (s.type == TKS_TLS_DATA && st && s.ts_ns > c->rx_read_ns)
 		ring_push(&c->records[TKS_RX], c->tls->mem, &s);
 }
 

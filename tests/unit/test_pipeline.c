@@ -52,10 +52,8 @@ static void teardown(struct lib_pipe *l)
 
 /* From base on: request at 100 ms, head and role at 150, tokens at 200, 210, 230, finish and usage
  * at 240, end at 250. */
-static void answer_at(struct lib_pipe *l, int conn, uint64_t base)
+static void answer_only(struct lib_pipe *l, int conn, uint64_t base)
 {
-	l->now = base + 100 * MS;
-	lib_rx(l, conn, request);
 	l->now = base + 150 * MS;
 	lib_tx(l, conn, head);
 	lib_tx_chunk(l, conn, role);
@@ -71,6 +69,13 @@ static void answer_at(struct lib_pipe *l, int conn, uint64_t base)
 	l->now = base + 250 * MS;
 	lib_tx_chunk(l, conn, done);
 	lib_tx(l, conn, "0\r\n\r\n");
+}
+
+static void answer_at(struct lib_pipe *l, int conn, uint64_t base)
+{
+	l->now = base + 100 * MS;
+	lib_rx(l, conn, request);
+	answer_only(l, conn, base);
 }
 
 static void answer(struct lib_pipe *l, int conn)
@@ -150,6 +155,35 @@ static void test_one(void **state)
 	assert_int_equal(l.rec[0].r.conc_at_start, 1);
 	assert_int_equal(l.rec[0].r.conc_max, 1);
 	assert_true(fabs(l.rec[0].r.conc_mean - 1.0) < 1e-9);
+	teardown(&l);
+}
+
+/* The request came with the handshake's end, when only the listener had a socket (another's packet
+ * too): it is known by the addresses when the connection opens. */
+static void test_early_request(void **state)
+{
+	struct tks_event ev = { .kind = TKS_EV_DATA, .dir = TKS_RX, .seq = 1000 };
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	l.now = 100 * MS;
+	ev.len = ev.cap = (uint32_t)strlen(request);
+	ev.data = (const uint8_t *)request;
+	lib_event(&l, 2, &ev);
+	ev.conn = 0;
+	assert_int_equal(tks_pipeline_feed(l.p, &ev), 0);
+	lib_event(&l, 1, &ev);
+	ev.conn = 0;
+	assert_int_equal(tks_pipeline_feed(l.p, &ev), 0);
+	l.now = 101 * MS;
+	lib_open(&l, 1);
+	l.rx_seq[1] += ev.len;
+	answer_only(&l, 1, 0);
+	assert_int_equal(l.n, 1);
+	check_answer(&l.rec[0].r);
+	assert_int_equal(l.rec[0].r.flags, 0);
+	assert_string_equal(l.rec[0].r.peer, "127.0.0.1:40001");
 	teardown(&l);
 }
 
@@ -619,6 +653,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one),
+		cmocka_unit_test(test_early_request),
 		cmocka_unit_test(test_keep_alive),
 		cmocka_unit_test(test_concurrency),
 		cmocka_unit_test(test_lost_frame),

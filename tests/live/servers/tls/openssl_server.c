@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Streams chat completions through OpenSSL.
+ *
+ * usage: openssl_server PORT WITNESS-LOG PEM blocking|retry|bio [THREADS]      PEM "-": no TLS
+ *
+ * blocking: a thread a connection, SSL_write on a blocking socket. retry: the same on a socket that doesn't block and
+ * has a small buffer: SSL_write is called again when there is room. bio: THREADS event loops (1); SSL writes to memory,
+ * and what it wrote is sent later, when every connection whose time has come has written.
+ *
+ * Besides OpenAI's own fields a request may have gap_ms, prefill_ms, and pad: bytes that each token's text ends with.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include "chat.h"
+
+enum { SMALL_BUFFER = 4096, TICK_NS = 5000000, OUT_MAX = 1 << 20 };
+
+struct connection {
+	int fd, peer;
+	SSL *ssl;
+	/* of event loops */
+	struct connection *next;
+	int busy, over, unsent;
+	char in[CHAT_REQUEST_MAX + 1];
+	size_t have, out_from, out_to;
+	char *out;
+	struct chat chat;
+};
+
+static SSL_CTX *context; /* NULL: no TLS */
+
+static void no_blocking(int fd)
+{
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+/* --- a thread a connection ------------------------------------------------------------------------- */
+
+static ssize_t plain_read(void *io, void *data, size_t n)
+{
+	struct connection *c = io;
+	ssize_t got;
+
+	while ((got = recv(c->fd, data, n, 0)) < 0 && errno == EAGAIN)
+		poll(&(struct pollfd){ c->fd, POLLIN, 0 }, 1, -1);
+	return got;
+}
+
+static int plain_write(void *io, const char *data, size_t n)
+{
+	struct connection *c = io;
+
+	while (n) {
+		ssize_t sent = send(c->fd, data, n, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno == EAGAIN)
+			poll(&(struct pollfd){ c->fd, POLLOUT, 0 }, 1, -1);
+		else if (sent < 0)
+			return 0;
+		else
+			data += sent, n -= (size_t)sent;
+	}
+	return 1;
+}
+
+/* Waits for what a call that returned `status` wants; false if it has failed. */
+static int again(struct connection *c, int status)
+{
+	int why = SSL_get_error(c->ssl, status);
+
+	if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE)
+		return 0;
+	poll(&(struct pollfd){ c->fd, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, 0 }, 1, -1);
+	return 1;
+}
+
+static ssize_t tls_read(void *io, void *data, size_t n)
+{
+	struct connection *c = io;
+	int got;
+
+	do
+		got = SSL_read(c->ssl, data, (int)n);
+	while (got <= 0 && again(c, got));
+	return got;
+}
+
+static int tls_write(void *io, const char *data, size_t n)
+{
+	struct connection *c = io;
+	int sent;
+
+	do
+		sent = SSL_write(c->ssl, data, (int)n);
+	while (sent <= 0 && again(c, sent));
+	return sent == (int)n;
+}
+
+static void *serve(void *arg)
+{
+	static const struct chat_io tls = { tls_read, tls_write }, plain = { plain_read, plain_write };
+	struct connection *c = arg;
+	int status = 1;
+
+	if (context) {
+		c->ssl = SSL_new(context);
+		SSL_set_fd(c->ssl, c->fd);
+		while ((status = SSL_accept(c->ssl)) <= 0 && again(c, status))
+			;
+	}
+	if (status > 0)
+		chat_serve(context ? &tls : &plain, c, c->peer);
+	SSL_free(c->ssl);
+	close(c->fd);
+	free(c);
+	return NULL;
+}
+
+/* --- event loops, and OpenSSL in memory -------------------------------------------------------------- */
+
+struct loop {
+	int epoll;
+	pthread_mutex_t lock; /* of the list's head */
+	struct connection *first;
+};
+
+static void append(struct connection *c, const void *data, size_t n)
+{
+	if (c->out_to + n > OUT_MAX)
+		errx(1, "too much to send");
+	memcpy(c->out + c->out_to, data, n);
+	c->out_to += n;
+}
+
+/* What OpenSSL wrote to memory, behind what is to be sent. */
+static void take_records(struct connection *c)
+{
+	char data[16384];
+	int n;
+
+	while (c->ssl && (n = BIO_read(SSL_get_wbio(c->ssl), data, sizeof(data))) > 0)
+		append(c, data, (size_t)n);
+}
+
+static void flush(struct connection *c)
+{
+	while (c->out_from < c->out_to) {
+		ssize_t n = send(c->fd, c->out + c->out_from, c->out_to - c->out_from, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EAGAIN)
+			return; /* the next tick tries again */
+		if (n < 0) {
+			c->over = 1;
+			return;
+		}
+		c->out_from += (size_t)n;
+	}
+	c->out_from = c->out_to = 0;
+	if (c->unsent) {
+		chat_sent(&c->chat);
+		c->unsent = 0;
+	}
+	if (c->busy && chat_done(&c->chat)) {
+		chat_end(&c->chat);
+		c->busy = 0;
+	}
+}
+
+/* Bytes of the request, out of the socket and through OpenSSL. */
+static void readable(struct connection *c)
+{
+	char data[16384];
+	ssize_t n;
+
+	while ((n = recv(c->fd, data, sizeof(data), 0)) > 0) {
+		if (c->ssl) {
+			BIO_write(SSL_get_rbio(c->ssl), data, (int)n);
+		} else if (c->have + (size_t)n <= CHAT_REQUEST_MAX) {
+			memcpy(c->in + c->have, data, (size_t)n);
+			c->have += (size_t)n;
+		}
+	}
+	c->over |= n == 0 || errno != EAGAIN;
+	if (c->ssl) {
+		int got = SSL_is_init_finished(c->ssl) ? 1 : SSL_accept(c->ssl);
+
+		while (got > 0) {
+			got = SSL_read(c->ssl, c->in + c->have, (int)(CHAT_REQUEST_MAX - c->have));
+			c->have += got > 0 ? (size_t)got : 0;
+		}
+		take_records(c);
+	}
+	size_t whole = c->busy ? 0 : chat_whole(c->in, c->have);
+
+	if (whole) {
+		chat_begin(&c->chat, c->in, c->peer);
+		c->busy = 1;
+		memmove(c->in, c->in + whole, c->have -= whole);
+	}
+}
+
+static void write_due(struct connection *c, int64_t now)
+{
+	char piece[CHAT_PIECE_MAX + 256];
+	size_t n;
+
+	if (!c->busy || c->unsent || chat_done(&c->chat) || c->chat.due > now)
+		return;
+	n = chat_next(&c->chat, piece);
+	if (!c->ssl)
+		append(c, piece, n);
+	else if (SSL_write(c->ssl, piece, (int)n) != (int)n)
+		c->over = 1;
+	c->unsent = 1;
+}
+
+static void drop(struct loop *l)
+{
+	pthread_mutex_lock(&l->lock);
+	for (struct connection **at = &l->first; *at;) {
+		struct connection *c = *at;
+
+		if (c->over) {
+			*at = c->next;
+			SSL_free(c->ssl);
+			close(c->fd);
+			free(c->out);
+			free(c);
+		} else {
+			at = &c->next;
+		}
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* A turn every tick: all whose time has come write first, then all is sent. */
+static void *turn(void *arg)
+{
+	struct loop *l = arg;
+	struct epoll_event events[64];
+
+	for (int64_t tick = chat_now();; tick += TICK_NS) {
+		int n;
+
+		chat_sleep(tick);
+		while ((n = epoll_wait(l->epoll, events, 64, 0)) > 0) {
+			for (int i = 0; i < n; i++)
+				readable(events[i].data.ptr);
+			for (int i = 0; i < n; i++)
+				if (((struct connection *)events[i].data.ptr)->over)
+					epoll_ctl(l->epoll, EPOLL_CTL_DEL, ((struct connection *)events[i].data.ptr)->fd, NULL);
+		}
+		pthread_mutex_lock(&l->lock);
+		struct connection *first = l->first;
+
+		pthread_mutex_unlock(&l->lock);
+		int64_t now = chat_now();
+
+		for (struct connection *c = first; c; c = c->next)
+			write_due(c, now);
+		for (struct connection *c = first; c; c = c->next) {
+			take_records(c);
+			flush(c);
+		}
+		drop(l);
+	}
+	return NULL;
+}
+
+static void give(struct loop *l, struct connection *c)
+{
+	no_blocking(c->fd);
+	c->out = malloc(OUT_MAX);
+	if (!c->out)
+		err(1, NULL);
+	if (context) {
+		c->ssl = SSL_new(context);
+		SSL_set_bio(c->ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+		SSL_set_accept_state(c->ssl);
+	}
+	pthread_mutex_lock(&l->lock);
+	c->next = l->first;
+	l->first = c;
+	pthread_mutex_unlock(&l->lock);
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+
+	epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &e);
+}
+
+/* --- both ------------------------------------------------------------------------------------------ */
+
+static void start(void *(*function)(void *), void *arg)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, function, arg))
+		errx(1, "no thread");
+	pthread_detach(thread);
+}
+
+static struct loop *make_loops(int count)
+{
+	struct loop *loops = calloc((size_t)count, sizeof(*loops));
+
+	if (!loops)
+		err(1, NULL);
+	for (int i = 0; i < count; i++) {
+		loops[i].epoll = epoll_create1(0);
+		pthread_mutex_init(&loops[i].lock, NULL);
+		start(turn, &loops[i]);
+	}
+	return loops;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 5)
+		errx(2, "usage: openssl_server PORT WITNESS-LOG PEM blocking|retry|bio [THREADS]");
+	int retry = !strcmp(argv[4], "retry"), count = argc > 5 ? atoi(argv[5]) : 1;
+	struct loop *loops = strcmp(argv[4], "bio") ? NULL : make_loops(count);
+
+	if (strcmp(argv[3], "-")) {
+		context = SSL_CTX_new(TLS_server_method());
+		if (SSL_CTX_use_certificate_chain_file(context, argv[3]) != 1 ||
+		    SSL_CTX_use_PrivateKey_file(context, argv[3], SSL_FILETYPE_PEM) != 1)
+			errx(1, "%s is no certificate with its key", argv[3]);
+	}
+	int listener = chat_listen(argv[1], argv[2], retry ? SMALL_BUFFER : 0);
+
+	for (int i = 0;; i++) {
+		struct connection *c = calloc(1, sizeof(*c));
+
+		if (!c)
+			err(1, NULL);
+		c->fd = chat_accept(listener, &c->peer);
+		if (retry)
+			no_blocking(c->fd);
+		if (loops)
+			give(&loops[i % count], c);
+		else
+			start(serve, c);
+	}
+}
