@@ -87,7 +87,7 @@ $(call obj,$(CAPTURE_SRC)) $(call obj,$(CMD_SRC)): CPPFLAGS += -I$(B)/gen -Isrc/
 
 # --- the program -------------------------------------------------------------------------------
 CORE_LIBS := -lnghttp2 -lbrotlidec -lzstd -lz -lpcap -lm
-LIBS := -lbpf -lelf $(CORE_LIBS)
+LIBS := -lbpf -lelf -lcapstone $(CORE_LIBS)
 $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -111,7 +111,7 @@ $(TEST_PROGS):
 $(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lz
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lcapstone -lz
 
 $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(call say,CC,$<)

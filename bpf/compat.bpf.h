@@ -102,4 +102,19 @@ static __always_inline __u64 page_address_of(__u64 page)
 	return base + ((page - map) / bpf_core_type_size(struct page) << 12);
 }
 
+/*
+ * The registers that the current task entered the kernel with: by the helper (5.15), else from
+ * where they lie at the top of its stack (x86-64, THREAD_SIZE 16 KiB). May go with 5.10.
+ */
+static __always_inline unsigned long user_regs(void)
+{
+	struct task_struct *t;
+
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs) &&
+	    bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf))
+		return (unsigned long)bpf_task_pt_regs(bpf_get_current_task_btf());
+	t = (void *)bpf_get_current_task();
+	return (unsigned long)BPF_CORE_READ(t, stack) + 16384 - sizeof(struct pt_regs);
+}
+
 #endif

@@ -64,8 +64,50 @@ static __always_inline struct tls_call *tls_call_get(bool make)
 	return bpf_map_lookup_elem(&tls_calls, &id);
 }
 
+/* What a goroutine is doing. Threads run many of them, and a call may end on another thread than it
+ * began on. */
+struct go_key {
+	__u64 g;
+	__u32 pid;
+	__u32 pad;
+};
+
+struct go_call {
+	__u64 obj; /* as in struct tls_call */
+	__u64 read_obj, read_buf;
+	__u32 call, read_size;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct go_key);
+	__type(value, struct go_call);
+} go_calls SEC(".maps");
+
 /* Set by userspace with the first probe: without one no send asks. */
-__u32 tls_on;
+__u32 tls_on, go_on;
+
+/* x86-64 keeps the goroutine in r14 (Go's internal ABI). */
+static __always_inline struct go_call *go_call_get(__u64 g, bool make)
+{
+	struct go_key key = { .g = g, .pid = bpf_get_current_pid_tgid() >> 32 };
+	struct go_call none = {};
+	struct go_call *c = bpf_map_lookup_elem(&go_calls, &key);
+
+	if (c || !make)
+		return c;
+	bpf_map_update_elem(&go_calls, &key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&go_calls, &key);
+}
+
+/* The call of the goroutine whose system call this is. */
+static __always_inline struct go_call *go_nested(void)
+{
+	struct pt_regs *regs = (void *)user_regs();
+
+	return regs ? go_call_get(BPF_CORE_READ(regs, r14), false) : NULL;
+}
 
 /* The call that the current task's send is nested in: its frame is still there. */
 static __always_inline struct tls_call *tls_nested(void)
@@ -81,11 +123,18 @@ static __always_inline struct tls_call *tls_nested(void)
 static __always_inline void tls_rec(struct tks_rec *r)
 {
 	struct tls_call *c = tls_nested();
+	struct go_call *g;
 
-	if (!c)
+	if (c) {
+		r->obj = c->obj;
+		r->rcv_seq = c->call;
 		return;
-	r->obj = c->obj;
-	r->rcv_seq = c->call;
+	}
+	g = go_on ? go_nested() : NULL;
+	if (!g)
+		return;
+	r->obj = g->obj;
+	r->rcv_seq = g->call;
 }
 
 /* A send has returned: did it take all that it was given? The last one of a write counts. */

@@ -34,13 +34,26 @@ static const char *const syscall_progs[] = {
 static const char *const recv_progs[] = { "rx_skb", NULL };
 static const char *const conn_progs[] = { "conn_state", NULL };
 
-static const char *const tls_progs[] = {
-	"tls_write_openssl", "tls_write_gnutls", "tls_write_nss",
-	"tls_other_openssl", "tls_other_gnutls", "tls_free",
-	"tls_out_openssl",   "tls_read_openssl", "tls_read_ex_openssl",
-	"tls_read_gnutls",   "tls_read_nss",	 "tls_read_ret",
-	"code_exec",	     "code_mmap",	 NULL
-};
+static const char *const tls_progs[] = { "tls_write_openssl",
+					 "tls_write_gnutls",
+					 "tls_write_nss",
+					 "tls_other_openssl",
+					 "tls_other_gnutls",
+					 "tls_free",
+					 "tls_out_openssl",
+					 "tls_read_openssl",
+					 "tls_read_ex_openssl",
+					 "tls_read_gnutls",
+					 "tls_read_nss",
+					 "tls_read_ret",
+					 "go_write",
+					 "go_read",
+					 "go_read_ret",
+					 "go_handshake",
+					 "go_close",
+					 "code_exec",
+					 "code_mmap",
+					 NULL };
 
 const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn", "tls" };
 
@@ -54,7 +67,7 @@ const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	  syscall_progs, false },
 	{ TKS_POINT_RECV, "cgroup_skb", "ingress at the root of cgroup v2", recv_progs, true },
 	{ TKS_POINT_CONN, "tp_btf", "inet_sock_set_state", conn_progs, true },
-	{ TKS_POINT_TLS, "uprobe", "OpenSSL and its kin, GnuTLS, NSS", tls_progs, true },
+	{ TKS_POINT_TLS, "uprobe", "OpenSSL and its kin, GnuTLS, NSS, Go", tls_progs, true },
 };
 
 static bool hook_has(const struct tks_hook *h, const char *prog)

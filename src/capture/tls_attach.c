@@ -22,9 +22,10 @@
 #include <bpf/libbpf.h>
 
 #include "elfsym.h"
+#include "gofunc.h"
 #include "tokensnoop.skel.h"
 
-enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, PROBES_MAX = 64 };
+enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, LIB_GO = 8 };
 
 /* Which program goes on which function. */
 struct probe {
@@ -68,6 +69,21 @@ static const struct probe probes[] = {
 };
 
 enum { NPROBES = sizeof(probes) / sizeof(probes[0]) };
+
+/* The same for Go; a program at the returns, where there is one. */
+static const struct go_probe {
+	const char *function, *prog, *at_returns;
+} go_probes[] = {
+	{ "crypto/tls.(*Conn).Write", "go_write", NULL },
+	{ "crypto/tls.(*Conn).Read", "go_read", "go_read_ret" },
+	{ "crypto/tls.(*Conn).handshakeContext", "go_handshake", NULL },
+	{ "crypto/tls.(*Conn).Close", "go_close", NULL },
+};
+
+enum {
+	NGO = sizeof(go_probes) / sizeof(go_probes[0]),
+	LINKS_MAX = NPROBES + NGO * (1 + TKS_GO_RETURNS_MAX),
+};
 
 struct file {
 	dev_t dev;
@@ -124,11 +140,11 @@ static bool superseded(const struct found *f, size_t i)
 	return false;
 }
 
-static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const struct probe *p,
-		      uint64_t offset)
+static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const char *name,
+		      bool at_return, uint64_t offset)
 {
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = p->at_return);
-	struct bpf_program *prog = bpf_object__find_program_by_name(a->skel->obj, p->prog);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return);
+	struct bpf_program *prog = bpf_object__find_program_by_name(a->skel->obj, name);
 	char path[32];
 	struct bpf_link *link;
 
@@ -148,23 +164,75 @@ static void detach(struct file *f)
 	f->links = NULL;
 }
 
-static void attach(struct tks_tls_attach *a, struct file *f, int fd, const struct found *found)
+static int attach_found(struct tks_tls_attach *a, struct file *f, int fd, const struct found *found)
 {
-	f->links = calloc(NPROBES, sizeof(struct bpf_link *));
-	if (!f->links) {
-		f->err = -ENOMEM;
-		return;
-	}
-	a->skel->bss->tls_on = 1;
-	for (size_t i = 0; i < NPROBES && !f->err; i++) {
+	int err = 0;
+
+	for (size_t i = 0; i < NPROBES && !err; i++) {
 		if (found->offset[i] && !same_place(found, i) && !superseded(found, i))
-			f->err = attach_one(a, f, fd, &probes[i], found->offset[i]);
+			err = attach_one(a, f, fd, probes[i].prog, probes[i].at_return,
+					 found->offset[i]);
 	}
-	if (!f->err)
+	return err;
+}
+
+static int attach_go(struct tks_tls_attach *a, struct file *f, int fd, const struct tks_gofunc *go)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < NGO && !err; i++) {
+		if (!go[i].entry)
+			continue;
+		err = attach_one(a, f, fd, go_probes[i].prog, false, go[i].entry);
+		for (size_t k = 0; go_probes[i].at_returns && k < go[i].nreturns && !err; k++)
+			err = attach_one(a, f, fd, go_probes[i].at_returns, false,
+					 go[i].returns[k]);
+	}
+	return err;
+}
+
+/* Half of the probes would tell half of the truth. */
+static void settle(struct file *f, int err)
+{
+	if (!err)
 		return;
-	/* Half of them would tell half of the truth. */
-	f->reason = strerror(-f->err);
+	f->err = err;
+	f->reason = strerror(-err);
 	detach(f);
+}
+
+static bool make_room(struct file *f)
+{
+	if (!f->links)
+		f->links = calloc(LINKS_MAX, sizeof(struct bpf_link *));
+	if (!f->links)
+		settle(f, -ENOMEM);
+	return f->links;
+}
+
+static void examine_go(struct tks_tls_attach *a, struct file *f, int fd)
+{
+	const char *names[NGO];
+	struct tks_gofunc go[NGO];
+	int err;
+
+	for (size_t i = 0; i < NGO; i++)
+		names[i] = go_probes[i].function;
+	err = tks_gofunc_find(fd, names, NGO, go);
+	if (err == -ENOEXEC || (!err && !go[0].entry))
+		return;
+	f->libs |= LIB_GO;
+	if (err) {
+		f->err = err;
+		f->reason = err == -EOPNOTSUPP ? "of a Go that is not read (before 1.17, or later "
+						 "than this tool)"
+					       : "its function table can't be read";
+		return;
+	}
+	if (!make_room(f))
+		return;
+	a->skel->bss->tls_on = a->skel->bss->go_on = 1;
+	settle(f, attach_go(a, f, fd, go));
 }
 
 static void examine(struct tks_tls_attach *a, struct file *f, int fd)
@@ -174,6 +242,7 @@ static void examine(struct tks_tls_attach *a, struct file *f, int fd)
 
 	for (size_t i = 0; i < NPROBES; i++)
 		names[i] = probes[i].function;
+	examine_go(a, f, fd);
 	if (tks_elfsym_find(fd, names, NPROBES, on_symbol, &found) || !found.n)
 		return;
 	/* A function has two probes, and the search tells of the first. */
@@ -183,7 +252,10 @@ static void examine(struct tks_tls_attach *a, struct file *f, int fd)
 	}
 	for (size_t i = 0; i < NPROBES; i++)
 		f->libs |= found.offset[i] ? probes[i].lib : 0;
-	attach(a, f, fd, &found);
+	if (!make_room(f))
+		return;
+	a->skel->bss->tls_on = 1;
+	settle(f, attach_found(a, f, fd, &found));
 }
 
 static struct file *file_of(struct tks_tls_attach *a, dev_t dev, ino_t ino)
@@ -369,6 +441,8 @@ void tks_tls_attach_free(struct tks_tls_attach *a)
 
 static const char *libs_name(uint8_t libs)
 {
+	if (libs & LIB_GO)
+		return "Go";
 	if (libs & LIB_OPENSSL)
 		return "OpenSSL";
 	return libs & LIB_GNUTLS ? "GnuTLS" : "NSS";

@@ -86,6 +86,8 @@ struct tks_tls_conn {
 	struct tks_tls_framer framer[2];
 	struct ring records[2];
 	int overhead; /* of a record; 0: not known */
+	uint32_t finished; /* TLS 1.3: length of the client's Finished, which is still to come */
+	bool from_start;
 	uint32_t rx_left; /* bytes of the record read last that were not read yet */
 	uint64_t rx_ns; /* when it arrived */
 	uint64_t rx_read_ns; /* of the last read whose record was not there: what came before it and
@@ -581,6 +583,18 @@ static void tie(struct tks_tls *t, struct object *o, struct tks_tls_conn *c)
 		settle(t, o);
 }
 
+/* The record can be what the object's call has sent: a handshake's, or no larger than what was
+ * written. */
+static bool could_hold(const struct object *o, const struct seen *s)
+{
+	const struct piece *p = first_piece(o, TKS_TX);
+
+	if (s->type != TKS_TLS_DATA)
+		return true;
+	return p && p->call <= s->call && p->ts_ns <= s->ts_ns &&
+	       s->len <= left_of_call(o, p) + OVERHEAD_MAX;
+}
+
 /* Whose record it is, if something shows that. */
 static struct object *shown_by(struct tks_tls *t, const struct seen *s)
 {
@@ -591,7 +605,7 @@ static struct object *shown_by(struct tks_tls *t, const struct seen *s)
 		return m->obj;
 	o = s->obj ? object_find(t, s->pid, s->obj) : NULL;
 	/* Where ciphertext is marked nothing less is believed. */
-	return o && o->lib != TKS_TLS_OPENSSL ? o : NULL;
+	return o && o->lib != TKS_TLS_OPENSSL && could_hold(o, s) ? o : NULL;
 }
 
 static void note_blind(struct tks_tls_conn *c, const struct seen *s)
@@ -601,6 +615,33 @@ static void note_blind(struct tks_tls_conn *c, const struct seen *s)
 	if (!c->blind.records++)
 		c->blind.first_ns = s->ts_ns;
 	c->blind.last_ns = s->ts_ns;
+}
+
+/*
+ * The server's hello (RFC 8446, 4.1.3) says by its cipher suite what a record has more than its
+ * plaintext: TLS 1.3's suites (B.4) the type and the tag; of TLS 1.2's, those with ChaCha20 the tag
+ * (RFC 7905), with GCM the tag and the visible part of the nonce (RFC 5288). Others are not known
+ * here.
+ */
+static void read_hello(struct tks_tls_conn *c, const struct tks_tls_record *r)
+{
+	enum { AT_SESSION = TKS_TLS_HEADER + 4 + 2 + 32, SERVER_HELLO = 2 };
+	uint16_t suite;
+	size_t at;
+
+	if (r->type != TKS_TLS_HANDSHAKE || r->nhead <= AT_SESSION ||
+	    r->head[TKS_TLS_HEADER] != SERVER_HELLO)
+		return;
+	at = (size_t)AT_SESSION + 1 + r->head[AT_SESSION];
+	if (at + 2 > r->nhead)
+		return;
+	suite = (uint16_t)(r->head[at] << 8 | r->head[at + 1]);
+	if (suite >> 8 == 0x13) {
+		c->overhead = suite >= 0x1305 ? 9 : 17;
+		c->finished = c->from_start ? 4 + (suite == 0x1302 ? 48 : 32) : 0;
+	} else if (suite >= 0xcca8 && suite <= 0xccae) {
+		c->overhead = 16;
+	}
 }
 
 static void on_sent(void *ctx, const struct tks_tls_record *r)
@@ -614,9 +655,10 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 			  .call = c->nested_call,
 			  .len = r->len,
 			  .type = r->type,
-			  .nhead = r->nhead };
+			  .nhead = r->nhead < TKS_TLS_HEAD ? r->nhead : TKS_TLS_HEAD };
 	struct object *o;
 
+	read_hello(c, r);
 	memcpy(s.head, r->head, sizeof(s.head));
 	o = shown_by(c->tls, &s);
 	if (o && o != c->obj) {
@@ -638,6 +680,11 @@ static void on_arrived(void *ctx, const struct tks_tls_record *r)
 	const struct tks_stamp *st = tks_timeline_at(&c->stream[TKS_RX].timeline, r->end - 1);
 	struct seen s = { .ts_ns = st ? st->ts_ns : 0, .len = r->len, .type = r->type };
 
+	/* A certificate may come before it. */
+	if (s.type == TKS_TLS_DATA && c->finished) {
+		c->finished = s.len == c->finished + (uint32_t)c->overhead ? 0 : c->finished;
+		return;
+	}
 	if (s.type == TKS_TLS_DATA && st && s.ts_ns > c->rx_read_ns)
 		ring_push(&c->records[TKS_RX], c->tls->mem, &s);
 }
@@ -716,6 +763,7 @@ void tks_tls_conn_free(struct tks_tls_conn *c)
 void tks_tls_conn_start(struct tks_tls_conn *c, enum tks_dir dir, uint32_t seq)
 {
 	tks_stream_start(&c->stream[dir], seq);
+	c->from_start = true;
 	c->framer[dir].seeking = false;
 }
 

@@ -67,7 +67,7 @@ static size_t take_body(struct tks_tls_framer *f, const uint8_t *data, size_t le
 	size_t n = len < f->left ? len : (size_t)f->left, keep = 0;
 
 	if (off == r->off + r->nhead) {
-		keep = TKS_TLS_HEAD - (size_t)r->nhead;
+		keep = TKS_TLS_KEPT - (size_t)r->nhead;
 		keep = keep < n ? keep : n;
 		memcpy(r->head + r->nhead, data, keep);
 		r->nhead = (uint8_t)(r->nhead + keep);

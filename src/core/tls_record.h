@@ -20,7 +20,8 @@ enum tks_tls_type {
 
 enum {
 	TKS_TLS_HEADER = 5,
-	TKS_TLS_HEAD = 32, /* bytes kept of a record, by which it can be known again */
+	TKS_TLS_HEAD = 32, /* bytes of a record by which it can be known again */
+	TKS_TLS_KEPT = 80, /* bytes kept of the record under way: a hello up to its cipher suite */
 	TKS_TLS_PLAIN_MAX = 16384,
 };
 
@@ -29,7 +30,7 @@ struct tks_tls_record {
 	uint32_t len; /* of the payload */
 	uint8_t type;
 	uint8_t nhead; /* less than it could be: bytes of it are missing */
-	uint8_t head[TKS_TLS_HEAD]; /* its first bytes, from the header on */
+	uint8_t head[TKS_TLS_KEPT]; /* its first bytes, from the header on */
 };
 
 typedef void (*tks_tls_record_fn)(void *ctx, const struct tks_tls_record *r);

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The table begins with a magic number of its form, then counts and offsets of its parts:
+ *
+ *   1.16, 1.17   nfunc nfiles             funcnames cu files pc funcs
+ *   1.18 on      nfunc nfiles text_start  funcnames cu files pc funcs
+ *
+ * as words of the machine's size. The part funcs holds pairs (where the function begins, where its
+ * record is), from 1.18 on as 32-bit distances from text_start. A record begins with the function's
+ * place again and the place of its name.
+ *
+ * Returns are found with a disassembler, as a byte that is a return may be a part of another
+ * instruction. They are where a probe may take a result: Go moves and copies its stacks, so the
+ * return address must not be touched.
+ */
+#include "gofunc.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <capstone/capstone.h>
+#include <gelf.h>
+
+enum { MAGIC_116 = 0xfa, MAGIC_118 = 0xf0, MAGIC_120 = 0xf1, WORDS = 8, FUNC_MAX = 64 * 1024 };
+
+struct gotab {
+	Elf *elf;
+	const uint8_t *p;
+	size_t size;
+	bool pairs32; /* 1.18 on */
+	uint64_t nfunc, text, names, funcs;
+};
+
+static bool in(const struct gotab *t, uint64_t at, uint64_t n)
+{
+	return at <= t->size && n <= t->size - at;
+}
+
+static uint64_t word(const struct gotab *t, uint64_t at)
+{
+	uint64_t v = 0;
+
+	if (in(t, at, sizeof(v)))
+		memcpy(&v, t->p + at, sizeof(v));
+	return v;
+}
+
+static uint32_t word32(const struct gotab *t, uint64_t at)
+{
+	uint32_t v = 0;
+
+	if (in(t, at, sizeof(v)))
+		memcpy(&v, t->p + at, sizeof(v));
+	return v;
+}
+
+/* --- the file --- */
+
+static bool executable(Elf *elf, uint64_t addr, uint64_t *offset)
+{
+	size_t n;
+
+	if (elf_getphdrnum(elf, &n))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+
+		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD ||
+		    !(ph.p_flags & PF_X) || addr < ph.p_vaddr || addr - ph.p_vaddr >= ph.p_filesz)
+			continue;
+		*offset = addr - ph.p_vaddr + ph.p_offset;
+		return true;
+	}
+	return false;
+}
+
+/* A section by one of two names; *addr: where it is loaded. */
+static Elf_Data *section(Elf *elf, const char *name, const char *other, uint64_t *addr)
+{
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return NULL;
+	while ((scn = elf_nextscn(elf, scn))) {
+		const char *s;
+		GElf_Shdr sh;
+
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS)
+			continue;
+		s = elf_strptr(elf, names, sh.sh_name);
+		if (!s || (strcmp(s, name) != 0 && strcmp(s, other) != 0))
+			continue;
+		*addr = sh.sh_addr;
+		return elf_rawdata(scn, NULL);
+	}
+	return NULL;
+}
+
+/* --- the table --- */
+
+/*
+ * Since 1.26 the header leaves text_start empty. Where C code comes first in the text it is not the
+ * section's beginning: the module's data (a section of its own since then) says where the first
+ * function is.
+ */
+static void find_text(struct gotab *t)
+{
+	enum { AT_MINPC = 8 + 6 * 24 + 8 }; /* struct moduledata, runtime/symtab.go */
+	uint64_t addr, minpc;
+	Elf_Data *d = section(t->elf, ".go.module", ".go.module", &addr);
+
+	if (!d || !d->d_buf || d->d_size < AT_MINPC + sizeof(minpc))
+		return;
+	memcpy(&minpc, (const char *)d->d_buf + AT_MINPC, sizeof(minpc));
+	if (minpc)
+		t->text = minpc - word32(t, t->funcs);
+}
+
+static int read_header(struct gotab *t)
+{
+	static const uint8_t common[] = { 0xff, 0xff, 0xff };
+	uint64_t text = 0;
+	unsigned int n;
+
+	if (!in(t, 0, 8 + WORDS * 8) || memcmp(t->p + 1, common, sizeof(common)) != 0 || t->p[4] ||
+	    t->p[5])
+		return -EINVAL;
+	t->pairs32 = t->p[0] == MAGIC_118 || t->p[0] == MAGIC_120;
+	if ((!t->pairs32 && t->p[0] != MAGIC_116) || t->p[7] != 8)
+		return -EOPNOTSUPP;
+	t->nfunc = word(t, 8);
+	n = 2;
+	if (t->pairs32)
+		text = word(t, 8 + 8 * n++);
+	t->names = word(t, 8 + 8 * n);
+	t->funcs = word(t, 8 + 8 * (n + 4));
+	if (!in(t, t->names, 1) || !in(t, t->funcs, 1) || t->nfunc >= t->size)
+		return -EINVAL;
+	if (text)
+		t->text = text;
+	else if (t->pairs32)
+		find_text(t);
+	return 0;
+}
+
+/* Where the i-th function begins; that of the one behind the last is where it ends. */
+static uint64_t entry_of(const struct gotab *t, uint64_t i)
+{
+	if (t->pairs32)
+		return t->text + word32(t, t->funcs + 8 * i);
+	return word(t, t->funcs + 16 * i);
+}
+
+static const char *name_of(const struct gotab *t, uint64_t i, size_t *max)
+{
+	uint64_t at, name;
+
+	if (t->pairs32) {
+		at = t->funcs + word32(t, t->funcs + 8 * i + 4);
+		name = t->names + word32(t, at + 4);
+	} else {
+		at = t->funcs + word(t, t->funcs + 16 * i + 8);
+		name = t->names + word32(t, at + 8);
+	}
+	if (!in(t, name, 1))
+		return "";
+	*max = t->size - name;
+	return (const char *)t->p + name;
+}
+
+/* --- a function --- */
+
+/* One instruction of a function; op_str as the disassembler writes it. */
+static bool checks_stack(const cs_insn *insn)
+{
+	return insn->id == X86_INS_CMP && strstr(insn->op_str, "[r14 + 0x10]");
+}
+
+/*
+ * It begins with a comparison of the stack pointer with the goroutine's bound, which the register
+ * ABI (1.17) keeps in r14, and a jump to where the stack is grown and the function begun again.
+ */
+static void instruction(struct tks_gofunc *f, const cs_insn *insn, bool *compared)
+{
+	if (checks_stack(insn))
+		*compared = true;
+	else if (insn->id == X86_INS_JBE && *compared && !f->entry)
+		f->entry = insn->address + insn->size;
+	else if (insn->id == X86_INS_RET && f->nreturns <= TKS_GO_RETURNS_MAX)
+		f->returns[f->nreturns++ % TKS_GO_RETURNS_MAX] = insn->address;
+}
+
+static int disassemble(const uint8_t *code, size_t n, uint64_t offset, struct tks_gofunc *f)
+{
+	bool compared = false;
+	uint64_t at = offset;
+	cs_insn *insn;
+	csh cs;
+	int err = 0;
+
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+		return -ENOMEM;
+	insn = cs_malloc(cs);
+	if (!insn) {
+		err = -ENOMEM;
+		goto close_cs;
+	}
+	while (cs_disasm_iter(cs, &code, &n, &at, insn))
+		instruction(f, insn, &compared);
+	if (!f->entry || f->nreturns > TKS_GO_RETURNS_MAX)
+		err = -EOPNOTSUPP;
+	cs_free(insn, 1);
+close_cs:
+	cs_close(&cs);
+	return err;
+}
+
+static int take(const struct gotab *t, uint64_t i, struct tks_gofunc *f)
+{
+	uint64_t begin = entry_of(t, i), end = entry_of(t, i + 1), offset;
+	size_t file_size;
+	const char *file = elf_rawfile(t->elf, &file_size);
+
+	if (!executable(t->elf, begin, &offset) || end <= begin || end - begin > FUNC_MAX ||
+	    !file || offset > file_size || end - begin > file_size - offset)
+		return -EINVAL;
+	return disassemble((const uint8_t *)file + offset, end - begin, offset, f);
+}
+
+static int search(const struct gotab *t, const char *const *names, size_t n, struct tks_gofunc *out)
+{
+	int err = 0;
+
+	for (uint64_t i = 0; i < t->nfunc && !err; i++) {
+		size_t max = 0;
+		const char *name = name_of(t, i, &max);
+
+		for (size_t k = 0; k < n && !err; k++) {
+			size_t len = strlen(names[k]) + 1;
+
+			if (!out[k].entry && len <= max && !memcmp(name, names[k], len))
+				err = take(t, i, &out[k]);
+		}
+	}
+	return err;
+}
+
+int tks_gofunc_find(int fd, const char *const *names, size_t n, struct tks_gofunc *out)
+{
+	struct gotab t = { .p = NULL };
+	uint64_t addr;
+	Elf_Data *d;
+	int err = -ENOEXEC;
+
+	memset(out, 0, n * sizeof(*out));
+	elf_version(EV_CURRENT);
+	t.elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (!t.elf)
+		return -EINVAL;
+	/* Where the table does not say where the text begins, it is the section. */
+	if (!section(t.elf, ".text", ".text", &t.text))
+		goto end;
+	d = section(t.elf, ".gopclntab", ".data.rel.ro.gopclntab", &addr);
+	if (!d || !d->d_buf)
+		goto end;
+	t.p = d->d_buf;
+	t.size = d->d_size;
+	err = read_header(&t) ?: search(&t, names, n, out);
+end:
+	elf_end(t.elf);
+	return err;
+}

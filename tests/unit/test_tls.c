@@ -1,0 +1,1029 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Plaintext and its connection. The tests play the kernel: they tell of calls of TLS libraries, of
+ * the ciphertext that these make and of sends and packets, in the order and with the counts that
+ * bpf/tls.bpf.c gives them. What comes out is one text, a line each:
+ *
+ *   A tied 7 whole            the connection A is that of an object in process 7
+ *   A> 5 text @102-107 t100   written: sent at 102, the send returned at 107, in the library at 100
+ *   A< 0 text @200            read: arrived at 200
+ *   U untied 7:1 whole        nothing carries the object 1; U stands for it
+ *   U gone
+ *
+ * Long texts are written as their length; each byte of theirs says where it belongs.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib_pipeline.h"
+#include "tls.h"
+#include "tls_record.h"
+
+enum { CONNS = 64, LOG_MAX = 1 << 16, LINE_TEXT = 48, SEND_NS = 5, PID = 7 };
+enum { ALERT = TKS_TLS_ALERT, HANDSHAKE = TKS_TLS_HANDSHAKE, DATA = TKS_TLS_DATA };
+
+struct owner {
+	char name[4];
+	struct tks_tls_conn *c;
+	uint32_t seq[2]; /* of the next byte of ciphertext */
+};
+
+struct world {
+	struct tks_mem mem;
+	struct tks_tls *t;
+	struct owner conn[CONNS], nobody;
+	bool wants_untied;
+	bool exact; /* every byte says where it belongs */
+	uint64_t random;
+	char log[LOG_MAX];
+	size_t n;
+	size_t got[2]; /* bytes handed on */
+};
+
+/* An object of a library, and what the kernel's table counts of it. */
+struct obj {
+	uint64_t id;
+	uint16_t lib;
+	uint32_t calls[2], bytes[2];
+};
+
+struct record {
+	uint8_t b[TKS_TLS_HEADER + TKS_TLS_PLAIN_MAX + 2048];
+	size_t n;
+};
+
+/* --- what comes out --- */
+
+static void say(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct world *w, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	w->n += (size_t)vsnprintf(w->log + w->n, sizeof(w->log) - w->n, format, ap);
+	va_end(ap);
+	assert_true(w->n < sizeof(w->log));
+}
+
+/* The byte at `at` of long texts. */
+static uint8_t pattern(uint32_t at)
+{
+	return (uint8_t)(at * 7 + at / 251 + at / 65521);
+}
+
+static void on_tied(void *ctx, void *conn, const struct tks_process *proc, bool whole)
+{
+	say(ctx, "%s tied %u%s\n", ((struct owner *)conn)->name, proc->pid, whole ? " whole" : "");
+}
+
+static void on_plain(void *ctx, void *conn, enum tks_dir dir, const struct tks_segment *seg)
+{
+	struct world *w = ctx;
+	bool text = seg->len <= LINE_TEXT && seg->cap == seg->len;
+
+	assert_true(seg->len && seg->cap <= seg->len);
+	for (uint32_t i = 0; (w->exact || !text) && i < seg->cap; i++)
+		assert_int_equal(seg->data[i], pattern(seg->seq + i));
+	w->got[dir] += seg->len;
+	if (w->exact)
+		return;
+	say(w, "%s%c %u ", ((struct owner *)conn)->name, dir == TKS_TX ? '>' : '<', seg->seq);
+	if (text)
+		say(w, "%.*s", (int)seg->len, (const char *)seg->data);
+	else if (seg->cap == seg->len)
+		say(w, "[%u]", seg->len);
+	else
+		say(w, "[%u of %u]", seg->cap, seg->len);
+	say(w, " @%" PRIu64, seg->ts_ns);
+	if (seg->ret_ns)
+		say(w, "-%" PRIu64, seg->ret_ns);
+	if (seg->tls_ns)
+		say(w, " t%" PRIu64, seg->tls_ns);
+	say(w, "\n");
+}
+
+static void *on_untied(void *ctx, const struct tks_process *proc, uint64_t obj, bool whole)
+{
+	struct world *w = ctx;
+
+	say(w, "U untied %u:%" PRIu64 "%s\n", proc->pid, obj, whole ? " whole" : "");
+	return w->wants_untied ? &w->nobody : NULL;
+}
+
+static void on_gone(void *ctx, void *conn)
+{
+	say(ctx, "%s gone\n", ((struct owner *)conn)->name);
+}
+
+static const struct tks_tls_ops ops = { on_tied, on_plain, on_untied, on_gone };
+
+#define EXPECT(w, text)                                                                            \
+	do {                                                                                       \
+		assert_string_equal((w)->log, text);                                               \
+		forget(w);                                                                         \
+	} while (0)
+
+static void forget(struct world *w)
+{
+	w->n = 0;
+	w->log[0] = 0;
+}
+
+/* --- the world --- */
+
+static struct world *world(void)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	w->random = 88172645463325252ull;
+	w->t = tks_tls_new(&w->mem, &ops, w);
+	assert_non_null(w->t);
+	for (int i = 0; i < CONNS; i++)
+		snprintf(w->conn[i].name, sizeof(w->conn[i].name), i < 26 ? "%c" : "%c%d",
+			 'A' + i % 26, i / 26);
+	strcpy(w->nobody.name, "U");
+	return w;
+}
+
+static struct owner *middle(struct world *w, int i)
+{
+	struct owner *a = &w->conn[i];
+
+	a->seq[TKS_RX] = 1000;
+	a->seq[TKS_TX] = 0xfffffff0; /* wraps after 16 bytes */
+	a->c = tks_tls_conn_new(w->t, a);
+	return a;
+}
+
+static struct owner *opened(struct world *w, int i)
+{
+	struct owner *a = middle(w, i);
+
+	for (int dir = TKS_RX; a->c && dir <= TKS_TX; dir++)
+		tks_tls_conn_start(a->c, dir, a->seq[dir]);
+	return a;
+}
+
+static void closed(struct owner *a)
+{
+	tks_tls_conn_free(a->c);
+	a->c = NULL;
+}
+
+static void over(struct world *w)
+{
+	for (int i = 0; i < CONNS; i++)
+		closed(&w->conn[i]);
+	tks_tls_free(w->t);
+	assert_int_equal(w->mem.used, 0);
+	free(w);
+}
+
+static uint64_t unmatched(const struct world *w)
+{
+	struct tks_tls_counters c;
+
+	tks_tls_counters(w->t, &c);
+	return c.unmatched;
+}
+
+/* --- what goes in --- */
+
+static uint8_t *copy_of(const void *p, size_t n)
+{
+	uint8_t *copy = malloc(n ? n : 1);
+
+	assert_non_null(copy);
+	memcpy(copy, p, n);
+	return copy;
+}
+
+/* A record of so many bytes of payload, which no other record has. */
+static struct record *record(struct world *w, struct record *r, uint8_t type, size_t len)
+{
+	r->n = TKS_TLS_HEADER + len;
+	assert_true(r->n <= sizeof(r->b));
+	memcpy(r->b, (uint8_t[]){ type, 3, 3, (uint8_t)(len >> 8), (uint8_t)len }, TKS_TLS_HEADER);
+	for (size_t i = TKS_TLS_HEADER; i < r->n; i++) {
+		w->random ^= w->random << 13;
+		w->random ^= w->random >> 7;
+		w->random ^= w->random << 17;
+		r->b[i] = (uint8_t)(w->random >> 32);
+	}
+	return r;
+}
+
+static int event(struct world *w, struct obj *o, struct tks_event *ev)
+{
+	uint8_t *copy = copy_of(ev->data, ev->cap);
+	int err;
+
+	ev->proc.pid = PID;
+	ev->obj = o->id;
+	ev->lib = o->lib;
+	ev->data = copy;
+	err = tks_tls_event(w->t, ev);
+	free(copy);
+	return err;
+}
+
+enum { AGAIN = 1, LOST = 2 };
+
+/* A call of the library that takes (TX) or gives (RX) the bytes: in pieces of 16384 bytes, 64 at
+ * most, of which the last stands for the rest. */
+static int call(struct world *w, struct obj *o, enum tks_dir dir, uint64_t ts, const void *p,
+		size_t len, uint32_t asked, int flags)
+{
+	int err = 0;
+
+	o->calls[dir]++;
+	for (size_t at = 0, part = 1; at < len; part++) {
+		struct tks_event ev = { .kind = TKS_EV_PLAIN, .dir = dir, .ts_ns = ts };
+
+		ev.cap = (uint32_t)(len - at < TKS_DATA_CAP ? len - at : TKS_DATA_CAP);
+		ev.len = part == TKS_SEND_RECS ? (uint32_t)(len - at) : ev.cap;
+		ev.data = (const uint8_t *)p + at;
+		ev.seq = o->bytes[dir] + (uint32_t)at;
+		ev.call = o->calls[dir];
+		ev.asked = asked;
+		ev.again = flags & AGAIN;
+		ev.cont = at > 0;
+		if (!(flags & LOST))
+			err = event(w, o, &ev) ?: err;
+		at += ev.len;
+	}
+	o->bytes[dir] += (uint32_t)len;
+	return err;
+}
+
+static int put(struct world *w, struct obj *o, uint64_t ts, const char *text)
+{
+	return call(w, o, TKS_TX, ts, text, strlen(text), 0, 0);
+}
+
+static int put_again(struct world *w, struct obj *o, uint64_t ts, const char *text)
+{
+	return call(w, o, TKS_TX, ts, text, strlen(text), 0, AGAIN);
+}
+
+/* len bytes that belong at `at`. */
+static int put_long(struct world *w, struct obj *o, uint64_t ts, uint32_t at, size_t len, int flags)
+{
+	uint8_t *p = malloc(len);
+	int err;
+
+	assert_non_null(p);
+	for (size_t i = 0; i < len; i++)
+		p[i] = pattern(at + (uint32_t)i);
+	err = call(w, o, TKS_TX, ts, p, len, 0, flags);
+	free(p);
+	return err;
+}
+
+static int get(struct world *w, struct obj *o, uint64_t ts, const char *text, uint32_t asked)
+{
+	return call(w, o, TKS_RX, ts, text, strlen(text), asked, 0);
+}
+
+static int get_long(struct world *w, struct obj *o, uint64_t ts, uint32_t at, size_t len,
+		    uint32_t asked)
+{
+	uint8_t *p = malloc(len);
+	int err;
+
+	assert_non_null(p);
+	for (size_t i = 0; i < len; i++)
+		p[i] = pattern(at + (uint32_t)i);
+	err = call(w, o, TKS_RX, ts, p, len, asked, 0);
+	free(p);
+	return err;
+}
+
+/* The library hands ciphertext to a BIO, in a write or (0) in another call. */
+static int mark(struct world *w, struct obj *o, uint64_t ts, uint32_t in_call, const void *p,
+		size_t n)
+{
+	struct tks_event ev = { .kind = TKS_EV_CIPHER, .ts_ns = ts, .call = in_call };
+
+	ev.len = (uint32_t)n;
+	ev.cap = (uint32_t)(n < TKS_TLS_OUT_CAP ? n : TKS_TLS_OUT_CAP);
+	ev.data = p;
+	return event(w, o, &ev);
+}
+
+static int gone(struct world *w, struct obj *o, uint64_t ts)
+{
+	struct tks_event ev = { .kind = TKS_EV_OBJ_GONE, .ts_ns = ts, .data = (uint8_t *)"" };
+	int err = event(w, o, &ev);
+
+	memset(o->calls, 0, sizeof(o->calls));
+	memset(o->bytes, 0, sizeof(o->bytes));
+	return err;
+}
+
+static int bytes(struct owner *a, enum tks_dir dir, uint64_t ts, const void *p, size_t n,
+		 const struct obj *o, uint32_t in_call)
+{
+	struct tks_event ev = { .kind = TKS_EV_DATA, .dir = dir, .ts_ns = ts };
+	uint8_t *copy = copy_of(p, n);
+	int err;
+
+	ev.seq = a->seq[dir];
+	ev.len = ev.cap = (uint32_t)n;
+	ev.data = copy;
+	if (dir == TKS_TX) {
+		ev.ret_ns = ts + SEND_NS;
+		ev.proc.pid = PID;
+		ev.obj = o ? o->id : 0;
+		ev.call = in_call;
+	}
+	a->seq[dir] += (uint32_t)n;
+	err = tks_tls_cipher(a->c, &ev);
+	free(copy);
+	return err;
+}
+
+/* A send, nested in a call of o (NULL: of none). */
+static int send_in(struct owner *a, uint64_t ts, const struct record *r, const struct obj *o,
+		   uint32_t in_call)
+{
+	return bytes(a, TKS_TX, ts, r->b, r->n, o, in_call);
+}
+
+static int send_out(struct owner *a, uint64_t ts, const struct record *r)
+{
+	return send_in(a, ts, r, NULL, 0);
+}
+
+static int arrive(struct owner *a, uint64_t ts, const struct record *r)
+{
+	return bytes(a, TKS_RX, ts, r->b, r->n, NULL, 0);
+}
+
+/* A record of the type and payload that arrives. */
+static int arrive_new(struct world *w, struct owner *a, uint64_t ts, uint8_t type, size_t len)
+{
+	struct record r;
+
+	return arrive(a, ts, record(w, &r, type, len));
+}
+
+/* A record that the library makes outside of writes and sends at once. */
+static void other(struct world *w, struct owner *a, struct obj *o, uint64_t ts, uint8_t type,
+		  size_t len)
+{
+	struct record r;
+
+	record(w, &r, type, len);
+	if (o->lib == TKS_TLS_OPENSSL)
+		mark(w, o, ts, 0, r.b, r.n);
+	send_in(a, ts + 1, &r, o, 0);
+}
+
+/* A server's handshake in TLS 1.3 on a socket BIO, at 10 to 39: what it sends, the client's
+ * Finished (SHA-256: 36 bytes and 17 more), two tickets. */
+static void handshake(struct world *w, struct owner *a, struct obj *o)
+{
+	arrive_new(w, a, 10, HANDSHAKE, 517);
+	other(w, a, o, 20, HANDSHAKE, 122);
+	other(w, a, o, 22, TKS_TLS_CHANGE_CIPHER, 1);
+	other(w, a, o, 24, DATA, 1200);
+	arrive_new(w, a, 30, TKS_TLS_CHANGE_CIPHER, 1);
+	arrive_new(w, a, 31, DATA, 53);
+	other(w, a, o, 36, DATA, 234);
+	other(w, a, o, 38, DATA, 234);
+}
+
+/* A write on a socket BIO: called at ts, made at ts + 1, sent from ts + 2 to ts + 7. */
+static void put_and_send(struct world *w, struct owner *a, struct obj *o, uint64_t ts,
+			 const char *text, size_t overhead)
+{
+	struct record r;
+
+	put(w, o, ts, text);
+	record(w, &r, DATA, strlen(text) + overhead);
+	if (o->lib == TKS_TLS_OPENSSL)
+		mark(w, o, ts + 1, o->calls[TKS_TX], r.b, r.n);
+	send_in(a, ts + 2, &r, o, o->calls[TKS_TX]);
+}
+
+/* --- ways to write --- */
+
+static void test_socket_bio(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+
+	(void)state;
+	handshake(w, a, &o);
+	EXPECT(w, "A tied 7 whole\n");
+	arrive_new(w, a, 50, DATA, 100 + 17);
+	get_long(w, &o, 60, 0, 100, 4096);
+	EXPECT(w, "A< 0 [100] @50\n");
+	put_and_send(w, a, &o, 100, "hello", 17);
+	EXPECT(w, "A> 0 hello @102-107 t100\n");
+	put_and_send(w, a, &o, 200, "abc", 17);
+	EXPECT(w, "A> 5 abc @202-207 t200\n");
+	arrive_new(w, a, 300, DATA, 4 + 17);
+	get(w, &o, 310, "more", 4096);
+	EXPECT(w, "A< 100 more @300\n");
+	assert_int_equal(unmatched(w), 0);
+	gone(w, &o, 400);
+	EXPECT(w, "");
+	over(w);
+}
+
+/* The client's side: the first thing is a write. */
+static void test_client(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+
+	(void)state;
+	other(w, a, &o, 10, HANDSHAKE, 517);
+	EXPECT(w, "A tied 7 whole\n");
+	arrive_new(w, a, 20, HANDSHAKE, 122);
+	arrive_new(w, a, 20, DATA, 1200);
+	other(w, a, &o, 30, DATA, 53);
+	put_and_send(w, a, &o, 100, "GET /", 17);
+	/* Two tickets, then the answer. */
+	arrive_new(w, a, 110, DATA, 234);
+	arrive_new(w, a, 110, DATA, 234);
+	arrive_new(w, a, 120, DATA, 6 + 17);
+	get(w, &o, 125, "answer", 4096);
+	EXPECT(w, "A> 0 GET / @102-107 t100\nA< 0 answer @120\n");
+	assert_int_equal(unmatched(w), 0);
+	over(w);
+}
+
+/*
+ * 64 objects on one thread write texts of one length to memory BIOs, and all is sent later, in
+ * another order, by one loop whose sends seem nested in the last write. No byte goes to another's
+ * connection.
+ */
+static void test_memory_bio(void **state)
+{
+	static const int stride[] = { 1, 63, 37, 5 };
+	static struct record r[CONNS];
+	struct world *w = world();
+	struct obj o[CONNS];
+	char text[16];
+
+	(void)state;
+	for (int i = 0; i < CONNS; i++) {
+		o[i] = (struct obj){ (uint64_t)i + 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+		opened(w, i);
+	}
+	for (uint64_t round = 0; round < 4; round++) {
+		uint64_t base = 10000 * (round + 1);
+
+		for (int i = 0; i < CONNS; i++) {
+			snprintf(text, sizeof(text), "%02d of %03u", i, (unsigned int)round);
+			put(w, &o[i], base + 10 * (uint64_t)i, text);
+			record(w, &r[i], DATA, 9 + 17);
+			mark(w, &o[i], base + 10 * (uint64_t)i + 1, o[i].calls[TKS_TX], r[i].b,
+			     r[i].n);
+		}
+		EXPECT(w, "");
+		for (int k = 0; k < CONNS; k++) {
+			int i = k * stride[round] % CONNS;
+			uint64_t at = base + 5000 + 10 * (uint64_t)k;
+			char want[128];
+
+			snprintf(want, sizeof(want),
+				 "%s%s%s> %u %02d of %03u @%" PRIu64 "-%" PRIu64 " t%" PRIu64 "\n",
+				 round ? "" : w->conn[i].name, round ? "" : " tied 7 whole\n",
+				 w->conn[i].name, 9 * (unsigned int)round, i, (unsigned int)round,
+				 at, at + 5, base + 10 * (uint64_t)i);
+			send_in(&w->conn[i], at, &r[i], &o[CONNS - 1], o[CONNS - 1].calls[TKS_TX]);
+			EXPECT(w, want);
+		}
+	}
+	over(w);
+}
+
+/* One memory BIO, several writes, one send of all: each has its own time in the library. */
+static void test_memory_bio_coalesced(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	static uint8_t wire[4096];
+	struct record r;
+	size_t n = 0;
+
+	(void)state;
+	handshake(w, a, &o);
+	forget(w);
+	for (int i = 0; i < 3; i++) {
+		static const char *const text[] = { "one", "two!", "three" };
+
+		put(w, &o, 100 + 10 * (uint64_t)i, text[i]);
+		record(w, &r, DATA, strlen(text[i]) + 17);
+		mark(w, &o, 101 + 10 * (uint64_t)i, o.calls[TKS_TX], r.b, r.n);
+		memcpy(wire + n, r.b, r.n);
+		n += r.n;
+	}
+	/* 25 + 26 + 27 bytes; the send is cut within the third. */
+	assert_int_equal(n, 78);
+	bytes(a, TKS_TX, 150, wire, 60, NULL, 0);
+	EXPECT(w, "A> 0 one @150-155 t100\nA> 3 two! @150-155 t110\n");
+	bytes(a, TKS_TX, 160, wire + 60, 17, NULL, 0);
+	EXPECT(w, "");
+	bytes(a, TKS_TX, 170, wire + 77, 1, NULL, 0);
+	EXPECT(w, "A> 7 three @170-175 t120\n");
+	over(w);
+}
+
+/* A record sent a byte at a time, or cut anywhere: the last byte's send counts. */
+static void test_split_sends(void **state)
+{
+	(void)state;
+	for (size_t cut = 1; cut < 27; cut++) {
+		struct world *w = world();
+		struct owner *a = opened(w, 0);
+		struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+		struct record r;
+
+		handshake(w, a, &o);
+		forget(w);
+		put(w, &o, 100, "hello");
+		record(w, &r, DATA, 5 + 17);
+		mark(w, &o, 101, 1, r.b, r.n);
+		bytes(a, TKS_TX, 102, r.b, cut, &o, 1);
+		EXPECT(w, "");
+		bytes(a, TKS_TX, 110, r.b + cut, r.n - cut, &o, 1);
+		EXPECT(w, "A> 0 hello @110-115 t100\n");
+		over(w);
+	}
+}
+
+/* No ciphertext is told of; the sends are nested in the write. */
+static void nested(uint16_t lib)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0), *b = opened(w, 1);
+	struct obj o = { 1, lib, { 0 }, { 0 } }, p = { 2, lib, { 0 }, { 0 } };
+
+	handshake(w, a, &o);
+	handshake(w, b, &p);
+	arrive_new(w, a, 50, DATA, 100 + 17);
+	get_long(w, &o, 60, 0, 100, 4096);
+	arrive_new(w, b, 70, DATA, 60 + 17);
+	get_long(w, &p, 80, 0, 60, 4096);
+	EXPECT(w, "");
+	put_and_send(w, a, &o, 100, "hello", 17);
+	EXPECT(w, "A tied 7 whole\nA< 0 [100] @50\nA> 0 hello @102-107 t100\n");
+	put_and_send(w, a, &o, 120, "abc", 17);
+	EXPECT(w, "A> 5 abc @122-127 t120\n");
+	put_and_send(w, b, &p, 130, "hello", 17);
+	EXPECT(w, "B tied 7 whole\nB< 0 [60] @70\nB> 0 hello @132-137 t130\n");
+	put_and_send(w, a, &o, 140, "defgh", 17);
+	EXPECT(w, "A> 8 defgh @142-147 t140\n");
+	arrive_new(w, a, 200, DATA, 7 + 17);
+	get(w, &o, 210, "request", 7);
+	EXPECT(w, "A< 100 request @200\n");
+	assert_int_equal(unmatched(w), 0);
+	over(w);
+}
+
+static void test_nested(void **state)
+{
+	(void)state;
+	nested(TKS_TLS_GNUTLS);
+	nested(TKS_TLS_NSS);
+	nested(TKS_TLS_GO);
+}
+
+/* An answer that takes long to begin (a long prompt): the object is still its connection's. */
+static void slow_answer(uint16_t lib)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, lib, { 0 }, { 0 } };
+	uint64_t s = 1000000000;
+
+	handshake(w, a, &o);
+	forget(w);
+	arrive_new(w, a, 50, DATA, 100 + 17);
+	get_long(w, &o, 60, 0, 100, 4096);
+	forget(w);
+	for (uint64_t now = s / 10; now < 30 * s; now += s / 10) {
+		tks_tls_advance(w->t, now);
+		tks_tls_conn_advance(a->c, now);
+	}
+	put_and_send(w, a, &o, 30 * s, "hello", 17);
+	if (!strstr(w->log, "A> 0 hello @30000000002-30000000007 t30000000000\n"))
+		fail_msg("%d: %s", lib, w->log);
+	assert_int_equal(w->got[TKS_RX], 100);
+	over(w);
+}
+
+static void test_slow_answer(void **state)
+{
+	(void)state;
+	slow_answer(TKS_TLS_OPENSSL);
+	slow_answer(TKS_TLS_GNUTLS);
+	slow_answer(TKS_TLS_NSS);
+	slow_answer(TKS_TLS_GO);
+}
+
+/* --- refused, partial and long writes --- */
+
+static void test_again(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct tks_tls_counters c;
+	struct record r;
+
+	(void)state;
+	handshake(w, a, &o);
+	forget(w);
+	put(w, &o, 100, "hello");
+	record(w, &r, DATA, 5 + 17);
+	mark(w, &o, 101, 1, r.b, r.n);
+	/* The send takes nothing; twice more the write is called with the same. */
+	put_again(w, &o, 110, "hello");
+	mark(w, &o, 111, 2, r.b, r.n);
+	put_again(w, &o, 120, "hello");
+	mark(w, &o, 121, 3, r.b, r.n);
+	EXPECT(w, "");
+	send_in(a, 122, &r, &o, 3);
+	EXPECT(w, "A> 0 hello @122-127 t100\n");
+	put_and_send(w, a, &o, 200, "abc", 17);
+	EXPECT(w, "A> 5 abc @202-207 t200\n");
+	tks_tls_counters(w->t, &c);
+	assert_int_equal(c.retries, 2);
+	over(w);
+}
+
+/* 40000 bytes in three records; within the second the socket is full, and the write is called
+ * again: the rest of the second and the third leave then. */
+static void again_long(uint16_t lib)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, lib, { 0 }, { 0 } };
+	struct record r[3];
+	bool marks = lib == TKS_TLS_OPENSSL;
+
+	handshake(w, a, &o);
+	forget(w);
+	put_long(w, &o, 100, 0, 40000, 0);
+	record(w, &r[0], DATA, 16384 + 17);
+	record(w, &r[1], DATA, 16384 + 17);
+	record(w, &r[2], DATA, 7232 + 17);
+	if (marks)
+		mark(w, &o, 101, 1, r[0].b, r[0].n);
+	send_in(a, 102, &r[0], &o, 1);
+	EXPECT(w, marks ? "A> 0 [16384] @102-107 t100\n" :
+			  "A tied 7 whole\nA> 0 [16384] @102-107 t100\n");
+	if (marks)
+		mark(w, &o, 103, 1, r[1].b, r[1].n);
+	bytes(a, TKS_TX, 104, r[1].b, 1000, &o, 1);
+	put_long(w, &o, 200, 0, 40000, AGAIN);
+	bytes(a, TKS_TX, 202, r[1].b + 1000, r[1].n - 1000, &o, 2);
+	EXPECT(w, "A> 16384 [16384] @202-207 t100\n");
+	if (marks)
+		mark(w, &o, 203, 2, r[2].b, r[2].n);
+	send_in(a, 204, &r[2], &o, 2);
+	EXPECT(w, "A> 32768 [7232] @204-209 t100\n");
+	put_and_send(w, a, &o, 300, "abc", 17);
+	EXPECT(w, "A> 40000 abc @302-307 t300\n");
+	over(w);
+}
+
+static void test_again_long(void **state)
+{
+	(void)state;
+	again_long(TKS_TLS_GNUTLS);
+	again_long(TKS_TLS_OPENSSL);
+}
+
+/* SSL_MODE_ENABLE_PARTIAL_WRITE: each call returns behind the first record, and the rest is handed
+ * over anew. */
+static void test_partial_writes(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	static const uint32_t len[] = { 16384, 16384, 7232 };
+	struct record r;
+
+	(void)state;
+	handshake(w, a, &o);
+	forget(w);
+	for (uint32_t i = 0; i < 3; i++) {
+		uint64_t at = 100 * (i + 1);
+
+		put_long(w, &o, at, 16384 * i, 40000 - 16384 * i, 0);
+		record(w, &r, DATA, len[i] + 17);
+		mark(w, &o, at + 1, i + 1, r.b, r.n);
+		send_in(a, at + 2, &r, &o, i + 1);
+	}
+	EXPECT(w, "A> 0 [16384] @102-107 t100\n"
+		  "A> 16384 [16384] @202-207 t200\n"
+		  "A> 32768 [7232] @302-307 t300\n");
+	put_and_send(w, a, &o, 400, "abc", 17);
+	EXPECT(w, "A> 40000 abc @402-407 t400\n");
+	over(w);
+}
+
+/* One long write whose records each have a send of their own. */
+static void long_write(uint16_t lib)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, lib, { 0 }, { 0 } };
+	static const uint32_t len[] = { 16384, 16384, 16384, 848 };
+	struct record r;
+
+	handshake(w, a, &o);
+	put_and_send(w, a, &o, 50, "x", 17);
+	forget(w);
+	/* The bytes say where they belong; the one before is at 0. */
+	put_long(w, &o, 100, 1, 50000, 0);
+	for (uint64_t i = 0; i < 4; i++) {
+		record(w, &r, DATA, len[i] + 17);
+		if (lib == TKS_TLS_OPENSSL)
+			mark(w, &o, 101 + 10 * i, 2, r.b, r.n);
+		send_in(a, 102 + 10 * i, &r, &o, 2);
+	}
+	EXPECT(w, "A> 1 [16384] @102-107 t100\n"
+		  "A> 16385 [16384] @112-117 t100\n"
+		  "A> 32769 [16384] @122-127 t100\n"
+		  "A> 49153 [848] @132-137 t100\n");
+	over(w);
+}
+
+static void test_long_write(void **state)
+{
+	(void)state;
+	long_write(TKS_TLS_OPENSSL);
+	long_write(TKS_TLS_GNUTLS);
+	long_write(TKS_TLS_GO);
+}
+
+/* Of more than 1 MiB the rest is known but not captured. */
+static void test_very_long_write(void **state)
+{
+	enum { LEN = 70 * 16384 };
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r;
+	char want[4096];
+	size_t n = 0;
+
+	(void)state;
+	handshake(w, a, &o);
+	forget(w);
+	put_long(w, &o, 100, 0, LEN, 0);
+	for (uint32_t i = 0; i < 70; i++) {
+		uint64_t at = 102 + 10 * i;
+
+		record(w, &r, DATA, 16384 + 17);
+		mark(w, &o, at - 1, 1, r.b, r.n);
+		send_in(a, at, &r, &o, 1);
+		n += (size_t)snprintf(want + n, sizeof(want) - n,
+				      "A> %u %s @%" PRIu64 "-%" PRIu64 " t100\n", 16384 * i,
+				      i < 64 ? "[16384]" : "[0 of 16384]", at, at + 5);
+	}
+	EXPECT(w, want);
+	put_and_send(w, a, &o, 2000, "abc", 17);
+	EXPECT(w, "A> 1146880 abc @2002-2007 t2000\n");
+	over(w);
+}
+
+/* --- what a record's payload has more --- */
+
+/* AES-GCM in TLS 1.2: 8 and 16 bytes; ChaCha20 in TLS 1.2: 16; TLS 1.3: 17; CCM_8: 8 and 8 */
+static void test_overhead(void **state)
+{
+	static const size_t more[] = { 24, 16, 17 };
+	static const uint16_t lib[] = { TKS_TLS_OPENSSL, TKS_TLS_GNUTLS };
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++) {
+		struct world *w = world();
+		struct owner *a = opened(w, 0);
+		struct obj o = { 1, lib[i / 3], { 0 }, { 0 } };
+
+		put_and_send(w, a, &o, 100, "hello", more[i % 3]);
+		put_and_send(w, a, &o, 200, "a", more[i % 3]);
+		EXPECT(w, "A tied 7 whole\n"
+			  "A> 0 hello @102-107 t100\nA> 5 a @202-207 t200\n");
+		/* A read of just the buffer's size, then the rest. */
+		arrive_new(w, a, 300, DATA, 10 + more[i % 3]);
+		arrive_new(w, a, 301, DATA, 3 + more[i % 3]);
+		get(w, &o, 310, "012345", 6);
+		get(w, &o, 311, "6789", 6);
+		get(w, &o, 312, "abc", 6);
+		EXPECT(w, "A< 0 012345 @300\nA< 6 6789 @300\nA< 10 abc @301\n");
+		assert_int_equal(unmatched(w), 0);
+		over(w);
+	}
+}
+
+/* CBC with SHA-1: the vector (16), then text, hash (20) and padding, a multiple of 16. */
+static size_t cbc(size_t len)
+{
+	return 16 + (len + 20 + 16) / 16 * 16;
+}
+
+static void test_cbc(void **state)
+{
+	static const uint16_t lib[] = { TKS_TLS_OPENSSL, TKS_TLS_GNUTLS };
+
+	(void)state;
+	for (size_t k = 0; k < 2; k++) {
+		struct world *w = world();
+		struct owner *a = opened(w, 0);
+		struct obj o = { 1, lib[k], { 0 }, { 0 } };
+		char text[41] = "";
+		uint32_t at = 0;
+
+		for (uint32_t i = 1; i <= 40; i++) {
+			char want[256];
+
+			text[i - 1] = (char)('a' + i % 26);
+			put_and_send(w, a, &o, 100 * i, text, cbc(i) - i);
+			snprintf(want, sizeof(want), "%sA> %u %s @%u-%u t%u\n",
+				 i > 1 ? "" : "A tied 7 whole\n", at, text, 100 * i + 2,
+				 100 * i + 7, 100 * i);
+			EXPECT(w, want);
+			at += i;
+		}
+		for (uint32_t i = 1; i <= 40; i++)
+			arrive_new(w, a, 5000 + i, DATA, cbc(i));
+		for (uint32_t i = 1; i <= 40; i++) {
+			char want[256];
+
+			snprintf(want, sizeof(want), "A< %u %.*s @%u\n", i * (i - 1) / 2, (int)i,
+				 text, 5000 + i);
+			call(w, &o, TKS_RX, 6000 + i, text, i, 4096, 0);
+			EXPECT(w, want);
+		}
+		assert_int_equal(unmatched(w), 0);
+		over(w);
+	}
+}
+
+/* gnutls_record_cork: writes first, then all of it in one record, sent by a call that is no write
+ * of its own. */
+static void test_corked(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_GNUTLS, { 0 }, { 0 } };
+	struct record r;
+
+	(void)state;
+	handshake(w, a, &o);
+	put_and_send(w, a, &o, 50, "x", 17);
+	forget(w);
+	put(w, &o, 100, "hello");
+	put(w, &o, 110, "abc");
+	send_in(a, 120, record(w, &r, DATA, 8 + 17), &o, 0);
+	EXPECT(w, "A> 1 hello @120-125 t100\nA> 6 abc @120-125 t110\n");
+	put_and_send(w, a, &o, 200, "next", 17);
+	EXPECT(w, "A> 9 next @202-207 t200\n");
+	over(w);
+}
+
+/* ... and so it is from the first record on. */
+static void test_corked_first(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_GNUTLS, { 0 }, { 0 } };
+	struct record r;
+
+	(void)state;
+	handshake(w, a, &o);
+	put(w, &o, 100, "hello");
+	put(w, &o, 110, "abc");
+	send_in(a, 120, record(w, &r, DATA, 8 + 17), &o, 0);
+	EXPECT(w, "A tied 7 whole\nA> 0 hello @120-125 t100\nA> 5 abc @120-125 t110\n");
+	put(w, &o, 200, "more");
+	put(w, &o, 210, "and more");
+	send_in(a, 220, record(w, &r, DATA, 12 + 17), &o, 0);
+	EXPECT(w, "A> 8 more @220-225 t200\nA> 12 and more @220-225 t210\n");
+	over(w);
+}
+
+/* --- records that are nobody's plaintext --- */
+
+static void test_alerts_and_tickets(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	static uint8_t wire[2048];
+	struct record r, s;
+
+	(void)state;
+	handshake(w, a, &o);
+	forget(w);
+	/* Two tickets leave the library as one: the second is not marked. */
+	record(w, &r, DATA, 5 + 17);
+	record(w, &s, DATA, 234);
+	memcpy(wire, s.b, s.n);
+	record(w, &s, DATA, 234);
+	memcpy(wire + s.n, s.b, s.n);
+	mark(w, &o, 90, 0, wire, 2 * s.n);
+	put(w, &o, 100, "hello");
+	mark(w, &o, 101, 1, r.b, r.n);
+	bytes(a, TKS_TX, 102, wire, 2 * s.n, &o, 0);
+	EXPECT(w, "");
+	send_in(a, 104, &r, &o, 1);
+	EXPECT(w, "A> 0 hello @104-109 t100\n");
+	/* An answer to a key update that a read has met; its payload is 5 and 17 bytes. */
+	put(w, &o, 200, "world");
+	record(w, &r, DATA, 5 + 17);
+	mark(w, &o, 201, 2, r.b, r.n);
+	other(w, a, &o, 202, DATA, 5 + 17);
+	EXPECT(w, "");
+	send_in(a, 204, &r, &o, 2);
+	EXPECT(w, "A> 5 world @204-209 t200\n");
+	/* Renegotiation and close_notify. */
+	put(w, &o, 300, "end");
+	record(w, &r, DATA, 3 + 17);
+	mark(w, &o, 301, 3, r.b, r.n);
+	other(w, a, &o, 302, HANDSHAKE, 40);
+	other(w, a, &o, 304, ALERT, 26);
+	other(w, a, &o, 306, DATA, 2 + 17);
+	EXPECT(w, "");
+	send_in(a, 310, &r, &o, 3);
+	EXPECT(w, "A> 10 end @310-315 t300\n");
+	over(w);
+}
+
+/* A key update within a write, marked as that write's: the bytes stay in order, and the last one
+ * has the time of the last record. */
+static void test_key_update_in_write(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r;
+
+	(void)state;
+	handshake(w, a, &o);
+	put_and_send(w, a, &o, 50, "x", 17);
+	forget(w);
+	put(w, &o, 100, "hello world");
+	record(w, &r, DATA, 5 + 17);
+	mark(w, &o, 101, 2, r.b, r.n);
+	send_in(a, 102, &r, &o, 2);
+	record(w, &r, DATA, 11 + 17);
+	mark(w, &o, 103, 2, r.b, r.n);
+	send_in(a, 104, &r, &o, 2);
+	assert_int_equal(w->got[TKS_TX], 12);
+	assert_non_null(strstr(w->log, "world @104-109 t100\n"));
+	forget(w);
+	put_and_send(w, a, &o, 200, "abc", 17);
+	EXPECT(w, "A> 12 abc @202-207 t200\n");
+	over(w);
+}
+
+/* TLS 1.3 pads records with zeros, which nobody wrote. */
+static void test_padding(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r[2];
+
+	(void)state;
+	handshake(w, a, &o);
+	put_and_send(w, a, &o, 50, "x", 17);
+	forget(w);
+	put(w, &o, 100, "hello");
+	record(w, &r[0], DATA, 64 + 17);
+	mark(w, &o, 101, 2, r[0].b, r[0].n);
+	put(w, &o, 110, "abc");
+	record(w, &r[1], DATA, 64 + 17);
+	mark(w, &o, 111, 3, r[1].b, r[1].n);
+	send_out(a, 120, &r[0]);
+	EXPECT(w, "A> 1 hello @120-125 t100\n");
+	send_out(a, 130, &r[1]);
+	EXPECT(w, "A> 6 abc @130-135 t110\n");
+	over(w);
+}
+
+#include "test_tls_more.h"
