@@ -29,6 +29,10 @@ struct tks_pipeline_config {
 	void (*on_verdict)(void *ctx, uint64_t conn, enum tks_verdict v);
 	/* The same of an object of a TLS library; may be NULL. */
 	void (*on_obj_verdict)(void *ctx, uint32_t pid, uint64_t obj, enum tks_verdict v);
+	/* A connection of this process has sent TLS records for a second, and no library's object
+	 * is known to be behind it; may be NULL. */
+	void (*on_blind)(void *ctx, const struct tks_process *proc,
+			 const struct tks_endpoint *local);
 	bool plaintext; /* events of TLS libraries' objects come: connections that speak TLS are
 			 * waited for, not left alone */
 	bool untied; /* with them: objects without a connection are records too */
@@ -43,6 +47,7 @@ struct tks_pipeline_counters {
 	uint64_t no_memory; /* things dropped because the budget was used up */
 	uint64_t encrypted; /* connections that speak TLS */
 	uint64_t tls_ties; /* objects of TLS libraries whose connection was found */
+	uint64_t tls_blind; /* connections that sent records of which nobody saw the plaintext */
 	uint64_t tls_untied; /* objects for which none was */
 	uint64_t open_connections, open_requests; /* now */
 };

@@ -29,7 +29,7 @@ struct tks_meta {
 		prog_ns; /* BPF programs: runs and time in them; TKS_NULL: not measured */
 	int64_t events, connections, evicted;
 	int64_t lost_records, lost_bytes, unreadable_bytes, conn_full, inflight_lost, no_memory,
-		bad_messages, encrypted, tls_ties, tls_untied;
+		bad_messages, encrypted, tls_ties, tls_untied, tls_blind;
 	int64_t skipped_files_lines; /* report: lines or packets that could not be read */
 };
 

@@ -310,6 +310,23 @@ bool tks_capture_sees_tls(const struct tks_capture *c)
 	return c->tls != NULL;
 }
 
+const char *tks_capture_why_blind(const struct tks_capture *c, uint32_t pid)
+{
+	return c->tls ? tks_tls_attach_why_blind(c->tls, (pid_t)pid)
+		      : "TLS libraries are left alone";
+}
+
+void tks_capture_tls_files(const struct tks_capture *c,
+			   void (*fn)(void *ctx, const struct tks_tls_file *f), void *ctx)
+{
+	struct tks_tls_file f;
+
+	for (size_t i = 0; c->tls && i < tks_tls_attach_files(c->tls); i++) {
+		tks_tls_attach_file(c->tls, i, &f);
+		fn(ctx, &f);
+	}
+}
+
 static void prog_cost(struct tokensnoop_bpf *skel, struct tks_capture_counters *out)
 {
 	struct bpf_program *prog;

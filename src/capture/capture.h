@@ -95,6 +95,15 @@ void tks_capture_obj_verdict(struct tks_capture *c, uint32_t pid, uint64_t obj, 
 /* Plaintext of TLS libraries is captured. */
 bool tks_capture_sees_tls(const struct tks_capture *c);
 
+/* Why nothing of a process's TLS is seen, for people; static. */
+const char *tks_capture_why_blind(const struct tks_capture *c, uint32_t pid);
+
+struct tks_tls_file;
+
+/* The files with TLS functions that were found so far; fn is called for each. */
+void tks_capture_tls_files(const struct tks_capture *c,
+			   void (*fn)(void *ctx, const struct tks_tls_file *f), void *ctx);
+
 struct tks_capture_counters {
 	uint64_t losses[TKS_LOSS_MAX]; /* by enum tks_loss */
 	uint64_t prog_runs, prog_ns; /* over all programs */

@@ -439,6 +439,47 @@ void tks_tls_attach_free(struct tks_tls_attach *a)
 
 /* --- what was found --- */
 
+/* The file with TLS functions that the process has mapped, or NULL. */
+static const struct file *mapped_by(const struct tks_tls_attach *a, pid_t pid)
+{
+	char path[32], *line = NULL;
+	const struct file *found = NULL;
+	size_t size = 0;
+	struct mapping m;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = fopen(path, "re");
+	if (!maps)
+		return NULL;
+	while (getline(&line, &size, maps) > 0) {
+		const struct file *f = NULL;
+
+		for (size_t i = 0; i < a->nfiles && parse_mapping(line, &m); i++) {
+			if (a->files[i].ino == m.ino && a->files[i].dev == m.dev &&
+			    a->files[i].libs)
+				f = &a->files[i];
+		}
+		/* The one with a fault explains more. */
+		if (f && (!found || f->err))
+			found = f;
+	}
+	free(line);
+	fclose(maps);
+	return found;
+}
+
+const char *tks_tls_attach_why_blind(const struct tks_tls_attach *a, pid_t pid)
+{
+	const struct file *f = mapped_by(a, pid);
+
+	if (!f)
+		return "it has none of the functions of OpenSSL, GnuTLS, NSS or Go that are known "
+		       "(rustls, or a stripped library within the program)";
+	return f->err ? f->reason
+		      : "its library's functions were not called where they are watched";
+}
+
 static const char *libs_name(uint8_t libs)
 {
 	if (libs & LIB_GO)

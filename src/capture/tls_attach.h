@@ -36,6 +36,9 @@ void tks_tls_attach_scan(struct tks_tls_attach *a);
 /* Looks at one process. */
 void tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid);
 
+/* Why nothing of the process's TLS is seen, for people; static. */
+const char *tks_tls_attach_why_blind(const struct tks_tls_attach *a, pid_t pid);
+
 /* Files with TLS functions: how many, and each. */
 size_t tks_tls_attach_files(const struct tks_tls_attach *a);
 void tks_tls_attach_file(const struct tks_tls_attach *a, size_t i, struct tks_tls_file *out);

@@ -13,6 +13,7 @@
 #include "cgroup.h"
 #include "opts.h"
 #include "priv.h"
+#include "tls_attach.h"
 
 static void preconditions(FILE *out, bool *ok)
 {
@@ -52,12 +53,12 @@ static void print_trial(FILE *out, const struct tks_trial *t, bool chosen)
 			"");
 }
 
-/* True when a hook of the trial's point works; prints all rows. */
+/* True when a hook works at each point that tracing needs (all but "tls"); prints all rows. */
 static bool print_trials(FILE *out, const struct tks_trial *trials, size_t n)
 {
 	const char *forced = getenv("TOKENSNOOP_HOOK_SEND");
 	const char *found[TKS_TRIALS], *points[TKS_TRIALS];
-	size_t nfound = 0, npoints = 0;
+	size_t nfound = 0, npoints = 0, needed = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct tks_trial *t = &trials[i];
@@ -70,7 +71,38 @@ static bool print_trials(FILE *out, const struct tks_trial *trials, size_t n)
 		if (t->works && first && allowed)
 			found[nfound++] = t->point;
 	}
-	return nfound == npoints;
+	for (size_t i = 0; i < npoints; i++)
+		needed += strcmp(points[i], "tls") != 0;
+	for (size_t i = 0; i < nfound; i++)
+		needed -= strcmp(found[i], "tls") != 0;
+	return !needed;
+}
+
+static void print_tls_file(void *ctx, const struct tks_tls_file *f)
+{
+	FILE *out = ctx;
+
+	fprintf(out, "%s\n    %s of process %d: ", f->path, f->libs, f->pid);
+	if (f->err)
+		fprintf(out, "not read: %s\n", f->reason);
+	else
+		fprintf(out, "%u probes\n", f->probes);
+}
+
+/* What of the processes that run now would be read: attached for real, and taken off again. */
+static void print_tls_files(FILE *out)
+{
+	struct tks_capture_config cfg = { .nports = 1 };
+	struct tks_capture *c;
+	char why[400];
+
+	fputs("\nTLS libraries in use\n", out);
+	if (tks_capture_open(&cfg, &c, why, sizeof(why))) {
+		fprintf(out, "    can't be looked for: %s\n", why);
+		return;
+	}
+	tks_capture_tls_files(c, print_tls_file, out);
+	tks_capture_close(c);
 }
 
 int tks_cmd_doctor(int argc, char **argv)
@@ -91,6 +123,8 @@ int tks_cmd_doctor(int argc, char **argv)
 	preconditions(stdout, &ok);
 	if (ok)
 		ok = print_trials(stdout, trials, tks_hooks_try(trials, true, NULL));
+	if (ok)
+		print_tls_files(stdout);
 	printf("\n%s\n", ok ? "tracing can work here" : "tracing can't work here");
 	status = tks_output_status(tks_output_close(stdout));
 	return status ? status : ok ? TKS_EXIT_OK : TKS_EXIT_UNSUPPORTED;

@@ -443,6 +443,7 @@ static void begin_meta(struct run *r, const struct tks_args *args)
 		.encrypted = TKS_NULL,
 		.tls_ties = TKS_NULL,
 		.tls_untied = TKS_NULL,
+		.tls_blind = TKS_NULL,
 	};
 }
 

@@ -17,6 +17,7 @@
 #include "capture.h"
 #include "cgroup.h"
 #include "opts.h"
+#include "tls_attach.h"
 #include "tokensnoop/event.h"
 #include "tokensnoop/pipeline.h"
 #include "tokensnoop/report.h"
@@ -118,6 +119,16 @@ static void on_obj_verdict(void *ctx, uint32_t pid, uint64_t obj, enum tks_verdi
 	tks_capture_obj_verdict(t->capture, pid, obj, v);
 }
 
+static void on_blind(void *ctx, const struct tks_process *proc, const struct tks_endpoint *local)
+{
+	struct trace *t = ctx;
+	char addr[TKS_ENDPOINT_STR];
+
+	fprintf(stderr, "tokensnoop: blind to TLS of %s[%u] at %s: %s\n",
+		proc->comm[0] ? proc->comm : "?", proc->pid, tks_endpoint_str(local, addr),
+		tks_capture_why_blind(t->capture, proc->pid));
+}
+
 static void on_record(void *ctx, const void *data, size_t size)
 {
 	struct trace *t = ctx;
@@ -179,6 +190,7 @@ static int open_core(struct trace *t)
 		.on_request = on_request,
 		.on_verdict = on_verdict,
 		.on_obj_verdict = on_obj_verdict,
+		.on_blind = on_blind,
 		.plaintext = tks_capture_sees_tls(t->capture),
 		/* Which port an object without a connection is of nobody knows. */
 		.untied = !t->cfg->filter.ports.n,
@@ -285,6 +297,18 @@ static void end_meta(struct trace *t)
 	m->encrypted = (int64_t)pc.encrypted;
 	m->tls_ties = (int64_t)pc.tls_ties;
 	m->tls_untied = (int64_t)pc.tls_untied;
+	m->tls_blind = (int64_t)pc.tls_blind;
+}
+
+static void print_tls_file(void *ctx, const struct tks_tls_file *f)
+{
+	FILE *out = ctx;
+
+	fprintf(out, "tokensnoop: TLS: %s: %s, ", f->path, f->libs);
+	if (f->err)
+		fprintf(out, "not read: %s\n", f->reason);
+	else
+		fprintf(out, "%u probes\n", f->probes);
 }
 
 /* Takes what the ring still holds, ends what is open, detaches. */
@@ -333,6 +357,7 @@ static int trace(struct trace *t)
 	t->began_ns = clock_ns(CLOCK_MONOTONIC);
 	fprintf(stderr, "tokensnoop: ready (%s)\n", tks_capture_hooks(t->capture));
 	err = run(t);
+	tks_capture_tls_files(t->capture, print_tls_file, stderr);
 	wind_up(t);
 	status = close_output(t);
 	return err ? TKS_EXIT_FAILED : status;

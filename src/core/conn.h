@@ -17,6 +17,7 @@
 
 struct tks_pipeline;
 struct tks_tls_conn;
+struct tks_exchange;
 
 enum tks_proto { TKS_PROTO_UNKNOWN = 0, TKS_PROTO_HTTP1, TKS_PROTO_HTTP2, TKS_PROTO_IGNORED };
 
@@ -43,6 +44,9 @@ struct tks_conn {
 	struct tks_process proc;
 	struct tks_stream stream[2]; /* by enum tks_dir; with TLS: its plaintext */
 	struct tks_tls_conn *tls; /* its bytes are TLS records */
+	struct tks_exchange *blind; /* what leaves it while nobody knows its plaintext */
+	uint64_t blind_since_ns; /* since when something does */
+	bool blind_told;
 	uint64_t untied; /* no connection: what goes through this object of a TLS library */
 	struct tks_http1 *http;
 	struct tks_h2_conn *h2; /* HTTP/2, or HTTP/1 that was upgraded to it */

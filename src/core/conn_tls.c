@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "blind.h"
 #include "http2.h"
 #include "pipeline_int.h"
 #include "tls_record.h"
@@ -39,8 +40,9 @@ void tks_conn_tls_verdict(const struct tks_conn *c, enum tks_verdict v)
 		cfg->on_obj_verdict(cfg->ctx, pid, obj, v);
 }
 
-void tks_conn_tls_free(struct tks_conn *c)
+void tks_conn_tls_free(struct tks_conn *c, bool open)
 {
+	tks_blind_end(c, open);
 	tks_tls_conn_free(c->tls);
 	c->tls = NULL;
 	if (c->untied)
@@ -63,6 +65,7 @@ static void on_tied(void *ctx, void *conn, const struct tks_process *proc, bool 
 	struct tks_conn *c = conn;
 
 	(void)ctx;
+	tks_blind_void(c);
 	c->proc = *proc;
 	/* Another object's came before (one that was freed unseen): what it said is over. */
 	if (c->stream[TKS_RX].started || c->stream[TKS_TX].started) {
@@ -125,9 +128,20 @@ static void on_gone(void *ctx, void *conn)
 	tks_pipeline_conn_over(c);
 }
 
+static void on_closed(void *ctx, void *conn, enum tks_dir dir, const struct tks_stamp *st,
+		      uint32_t len)
+{
+	struct tks_conn *c = conn;
+
+	(void)ctx;
+	if (c->proto != TKS_PROTO_IGNORED)
+		tks_blind_record(c, dir, st, len);
+}
+
 const struct tks_tls_ops tks_conn_tls_ops = {
 	.tied = on_tied,
 	.plain = on_plain,
 	.untied = on_untied,
 	.gone = on_gone,
+	.closed = on_closed,
 };

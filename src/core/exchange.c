@@ -77,6 +77,8 @@ static void exchange_free(struct tks_exchange *e)
 
 	if (c->receiving == e)
 		c->receiving = NULL;
+	if (c->blind == e)
+		c->blind = NULL;
 	if (e->stream)
 		tks_h2_conn_forget(e);
 	tks_list_remove(&e->in_conn);

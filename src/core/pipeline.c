@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "blind.h"
 #include "conn_tls.h"
 #include "exchange_h1.h"
 #include "exchange_h2.h"
@@ -361,8 +362,8 @@ static void drop(struct tks_conn *c, bool open)
 {
 	struct tks_pipeline *p = c->pipeline;
 
+	tks_conn_tls_free(c, open);
 	drop_protocol(c, open);
-	tks_conn_tls_free(c);
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
 		p->counters.duplicate_segments += c->stream[dir].duplicates;
 		p->counters.refused_segments += c->stream[dir].refused;
@@ -601,6 +602,18 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 	return -EINVAL;
 }
 
+static void advance_tls(struct tks_conn *c, uint64_t now_ns)
+{
+	const struct tks_pipeline_config *cfg = &c->pipeline->cfg;
+
+	tks_tls_conn_advance(c->tls, now_ns);
+	if (!tks_blind_noticed(c, now_ns))
+		return;
+	c->pipeline->counters.tls_blind++;
+	if (cfg->on_blind)
+		cfg->on_blind(cfg->ctx, &c->proc, &c->local);
+}
+
 void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 {
 	struct tks_list *l, *prev;
@@ -617,7 +630,7 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 		if (c->proto == TKS_PROTO_IGNORED)
 			continue;
 		if (c->tls)
-			tks_tls_conn_advance(c->tls, now_ns);
+			advance_tls(c, now_ns);
 		tks_stream_advance(&c->stream[TKS_RX], now_ns);
 		tks_stream_advance(&c->stream[TKS_TX], now_ns);
 		if (c->closing && c->last_ns + CLOSE_NS < now_ns)

@@ -94,7 +94,6 @@ struct tks_tls_conn {
 			      * is told of later has been read */
 	uint64_t nested; /* of the send under way */
 	uint32_t nested_pid, nested_call;
-	struct tks_tls_blind blind;
 };
 
 struct tks_tls {
@@ -576,7 +575,6 @@ static void tie(struct tks_tls *t, struct object *o, struct tks_tls_conn *c)
 	}
 	o->conn = c;
 	c->obj = o;
-	c->blind = (struct tks_tls_blind){ .records = 0 };
 	t->counters.ties++;
 	t->ops->tied(t->ctx, c->owner, &o->proc, o->whole);
 	if (o->conn)
@@ -608,13 +606,12 @@ static struct object *shown_by(struct tks_tls *t, const struct seen *s)
 	return o && o->lib != TKS_TLS_OPENSSL && could_hold(o, s) ? o : NULL;
 }
 
-static void note_blind(struct tks_tls_conn *c, const struct seen *s)
+static void tell_closed(struct tks_tls_conn *c, enum tks_dir dir, const struct seen *s)
 {
-	if (s->type != TKS_TLS_DATA)
-		return;
-	if (!c->blind.records++)
-		c->blind.first_ns = s->ts_ns;
-	c->blind.last_ns = s->ts_ns;
+	const struct tks_stamp st = { .ts_ns = s->ts_ns, .ret_ns = s->ret_ns };
+
+	if (s->type == TKS_TLS_DATA && s->ts_ns && !c->obj)
+		c->tls->ops->closed(c->tls->ctx, c->owner, dir, &st, s->len);
 }
 
 /*
@@ -670,7 +667,7 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 		sent(c->tls, c, &s);
 		return;
 	}
-	note_blind(c, &s);
+	tell_closed(c, TKS_TX, &s);
 	ring_push(&c->records[TKS_TX], c->tls->mem, &s);
 }
 
@@ -687,6 +684,7 @@ static void on_arrived(void *ctx, const struct tks_tls_record *r)
 	}
 	if (s.type == TKS_TLS_DATA && st && s.ts_ns > c->rx_read_ns)
 		ring_push(&c->records[TKS_RX], c->tls->mem, &s);
+	tell_closed(c, TKS_RX, &s);
 }
 
 /* --- connections --- */
@@ -805,11 +803,6 @@ bool tks_tls_conn_obj(const struct tks_tls_conn *c, uint32_t *pid, uint64_t *obj
 	*pid = c->obj->pid;
 	*obj = c->obj->id;
 	return true;
-}
-
-void tks_tls_conn_blind(const struct tks_tls_conn *c, struct tks_tls_blind *out)
-{
-	*out = c->blind;
 }
 
 /* --- events --- */

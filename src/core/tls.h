@@ -38,6 +38,10 @@ struct tks_tls_ops {
 	void *(*untied)(void *ctx, const struct tks_process *proc, uint64_t obj, bool whole);
 	/* What untied gave is over. */
 	void (*gone)(void *ctx, void *conn);
+	/* A record of application data of a connection whose plaintext is not known (yet): when its
+	 * last byte was sent or arrived, and the length of its payload. */
+	void (*closed)(void *ctx, void *conn, enum tks_dir dir, const struct tks_stamp *st,
+		       uint32_t len);
 };
 
 /* NULL without memory. */
@@ -71,13 +75,6 @@ void tks_tls_conn_end(struct tks_tls_conn *c, enum tks_dir dir, uint32_t seq);
 
 /* The object it is tied to; false: none. */
 bool tks_tls_conn_obj(const struct tks_tls_conn *c, uint32_t *pid, uint64_t *obj);
-
-/* Records of application data that were sent while nobody's plaintext was known. */
-struct tks_tls_blind {
-	uint64_t records, first_ns, last_ns;
-};
-
-void tks_tls_conn_blind(const struct tks_tls_conn *c, struct tks_tls_blind *out);
 
 struct tks_tls_counters {
 	uint64_t objects, ties; /* objects met; ties made */

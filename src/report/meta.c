@@ -64,6 +64,7 @@ void tks_meta_write(struct tks_jsonw *w, const struct tks_meta *m)
 	member_int(w, "encrypted", m->encrypted);
 	member_int(w, "tls_ties", m->tls_ties);
 	member_int(w, "tls_untied", m->tls_untied);
+	member_int(w, "tls_blind", m->tls_blind);
 	drops(w, m);
 }
 

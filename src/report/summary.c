@@ -210,10 +210,11 @@ static void print_drops(FILE *out, const struct tks_meta *m)
 	print_drop(out, m->bad_messages, "bad messages", &used);
 	print_drop(out, m->skipped_files_lines, "lines or packets skipped", &used);
 	fputs(used ? "\n" : "none\n", out);
-	if (m->encrypted > 0 && m->tls_ties > 0)
+	if (m->encrypted > 0 && (m->tls_ties > 0 || m->tls_blind > 0))
 		fprintf(out,
-			"TLS            %" PRId64 " connections, plaintext of %" PRId64 " seen\n",
-			m->encrypted, m->tls_ties);
+			"TLS            %" PRId64 " connections, plaintext of %" PRId64
+			" seen, blind to %" PRId64 "\n",
+			m->encrypted, m->tls_ties, m->tls_blind);
 	else if (m->encrypted > 0)
 		fprintf(out, "not read       %" PRId64 " TLS connections\n", m->encrypted);
 }

@@ -694,6 +694,56 @@ test("tls.replaced.before", True)(replaced)
 test("tls.replaced.during", False)(replaced)
 
 
+# --- blind ---------------------------------------------------------------------------------------------
+
+
+def static_program():
+    """openssl_server with the library within it and without symbols: nothing shows where its functions are."""
+    path = os.path.join(scratch(), "static_server")
+    if not os.path.exists(path):
+        subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-static", "-s", "-o", path,
+                        os.path.join(SERVERS, "openssl_server.c"), "-lssl", "-lcrypto", "-lpthread", "-ldl"],
+                       check=True, stderr=subprocess.DEVNULL)
+    return path
+
+
+def check_blind(r, w):
+    """A record of what nobody can read: when its frames left, and that this is all that is known."""
+    problems = wrong(r, dialect="unknown", transport="tls", boundary="send", tokens=None, token_frames=0, ttft_ns=None,
+                     tpot_ns=None, model=None, path=None, peer=f"127.0.0.1:{w.peer}",
+                     flags=["blind", "estimated"])
+    gaps, n = r.get("itl") or {}, len(w.arrivals)
+    # The head, the role, the tokens, the finish, the usage and the end: each a write, so a record.
+    if not n + 2 <= r["frames"] <= n + 8:
+        problems.append(f"{r['frames']} frames, the server wrote {n} tokens")
+    span = w.arrivals[-1].before - w.arrivals[0].before
+    if not gaps or not 0.9 * span <= gaps["mean_ns"] * gaps["n"] <= 1.2 * span + 200_000_000:
+        problems.append(f"gaps {gaps}, the server's tokens spread over {span} ns")
+    return problems
+
+
+@test("tls.blind")
+def blind(folder):
+    """TLS that nobody can read is said within about a second, and timed by its records."""
+    load = {"requests": 3, "concurrency": 1, "tokens": (40, 40, 40)}
+    with Server(folder, True, lambda s: [static_program(), str(s.port), s.log, s.pem, "blocking"]) as server:
+        with Tracer(folder, server.port) as tracer:
+            began = time.monotonic()
+            with Client(folder, server, "1.1", load) as client:
+                wait_for("that it is blind", EXIT_S, lambda: any("blind to TLS of" in x for x in tail(tracer.err_path)))
+                noticed = time.monotonic() - began
+                client.logs()
+            witnesses = server.witnesses(3)
+            records = sorted(stop(tracer), key=lambda r: r["t_request_ns"])
+        text = "\n".join(tail(tracer.err_path, 200))
+        problems = [] if f"[{server.popen.pid}] at 127.0.0.1:{server.port}: " in text else ["not whose TLS it is"]
+        problems += [] if noticed < 4 else [f"noticed after {noticed:.1f} s"]
+        problems += [] if len(records) == 3 else [f"{len(records)} records of 3 requests"]
+        for r, w in zip(records, witnesses):
+            problems += [f"{w.id}: {p}" for p in check_blind(r, w)]
+        judge(problems, tracer.err_path)
+
+
 # --- slow clients, much else going on, a tracer that is killed -------------------------------------------
 
 

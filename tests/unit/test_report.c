@@ -667,7 +667,7 @@ static struct tks_meta meta_of_test(void)
 static const char meta_text[] =
 	"\"version\":\"0.1\",\"host\":\"h\",\"kernel\":\"6.1\",\"source\":\"live\",\"hooks\":\"send=fentry\","
 	"\"start_unix_ns\":5,\"duration_ns\":2000000000,\"clock_offset_ns\":null,\"cpu_ns\":20000000,"
-	"\"prog_runs\":10,\"prog_ns\":12345,\"events\":99,\"connections\":3,\"encrypted\":0,\"tls_ties\":0,\"tls_untied\":0,"
+	"\"prog_runs\":10,\"prog_ns\":12345,\"events\":99,\"connections\":3,\"encrypted\":0,\"tls_ties\":0,\"tls_untied\":0,\"tls_blind\":0,"
 	"\"drops\":{\"lost_records\":0,\"lost_bytes\":0,\"unreadable_bytes\":0,\"conn_full\":0,"
 	"\"inflight_lost\":0,\"evicted\":0,\"no_memory\":0,\"bad_messages\":0,\"skipped\":0}}";
 

@@ -9,6 +9,7 @@
  *   A< 0 text @200            read: arrived at 200
  *   U untied 7:1 whole        nothing carries the object 1; U stands for it
  *   U gone
+ *   A> closed 100 @20         a record of data of 100 bytes, whose plaintext is not known
  *
  * Long texts are written as their length; each byte of theirs says where it belongs.
  */
@@ -35,13 +36,14 @@ struct owner {
 	char name[4];
 	struct tks_tls_conn *c;
 	uint32_t seq[2]; /* of the next byte of ciphertext */
+	bool whole; /* so its plaintext is said to be */
 };
 
 struct world {
 	struct tks_mem mem;
 	struct tks_tls *t;
 	struct owner conn[CONNS], nobody;
-	bool wants_untied;
+	bool wants_untied, wants_closed;
 	bool exact; /* every byte says where it belongs */
 	uint64_t random;
 	char log[LOG_MAX];
@@ -82,21 +84,26 @@ static uint8_t pattern(uint32_t at)
 
 static void on_tied(void *ctx, void *conn, const struct tks_process *proc, bool whole)
 {
-	say(ctx, "%s tied %u%s\n", ((struct owner *)conn)->name, proc->pid, whole ? " whole" : "");
+	struct owner *a = conn;
+
+	a->whole = whole;
+	say(ctx, "%s tied %u%s\n", a->name, proc->pid, whole ? " whole" : "");
 }
 
 static void on_plain(void *ctx, void *conn, enum tks_dir dir, const struct tks_segment *seg)
 {
 	struct world *w = ctx;
+	struct owner *a = conn;
 	bool text = seg->len <= LINE_TEXT && seg->cap == seg->len;
+	bool check = w->exact ? a->whole : !text;
 
 	assert_true(seg->len && seg->cap <= seg->len);
-	for (uint32_t i = 0; (w->exact || !text) && i < seg->cap; i++)
+	for (uint32_t i = 0; check && i < seg->cap; i++)
 		assert_int_equal(seg->data[i], pattern(seg->seq + i));
 	w->got[dir] += seg->len;
 	if (w->exact)
 		return;
-	say(w, "%s%c %u ", ((struct owner *)conn)->name, dir == TKS_TX ? '>' : '<', seg->seq);
+	say(w, "%s%c %u ", a->name, dir == TKS_TX ? '>' : '<', seg->seq);
 	if (text)
 		say(w, "%.*s", (int)seg->len, (const char *)seg->data);
 	else if (seg->cap == seg->len)
@@ -116,6 +123,7 @@ static void *on_untied(void *ctx, const struct tks_process *proc, uint64_t obj, 
 	struct world *w = ctx;
 
 	say(w, "U untied %u:%" PRIu64 "%s\n", proc->pid, obj, whole ? " whole" : "");
+	w->nobody.whole = whole;
 	return w->wants_untied ? &w->nobody : NULL;
 }
 
@@ -124,7 +132,21 @@ static void on_gone(void *ctx, void *conn)
 	say(ctx, "%s gone\n", ((struct owner *)conn)->name);
 }
 
-static const struct tks_tls_ops ops = { on_tied, on_plain, on_untied, on_gone };
+static void on_closed(void *ctx, void *conn, enum tks_dir dir, const struct tks_stamp *st,
+		      uint32_t len)
+{
+	struct world *w = ctx;
+
+	if (w->wants_closed)
+		say(w, "%s%c closed %u @%" PRIu64 "\n", ((struct owner *)conn)->name,
+		    dir == TKS_TX ? '>' : '<', len, st->ts_ns);
+}
+
+static const struct tks_tls_ops ops = { .tied = on_tied,
+					.plain = on_plain,
+					.untied = on_untied,
+					.gone = on_gone,
+					.closed = on_closed };
 
 #define EXPECT(w, text)                                                                            \
 	do {                                                                                       \
@@ -390,12 +412,28 @@ static void other(struct world *w, struct owner *a, struct obj *o, uint64_t ts, 
 	send_in(a, ts + 1, &r, o, 0);
 }
 
+/* A server's hello (RFC 8446, 4.1.3; RFC 5246, 7.4.1.3) with a session of so many bytes. */
+static void hello(struct world *w, struct owner *a, struct obj *o, uint64_t ts, uint16_t suite,
+		  uint8_t session)
+{
+	struct record r;
+	uint8_t *p = record(w, &r, HANDSHAKE, 90 + session)->b + TKS_TLS_HEADER;
+
+	memcpy(p, (uint8_t[]){ 2, 0, 0, (uint8_t)(86 + session), 3, 3 }, 6);
+	p[38] = session;
+	p[39 + session] = (uint8_t)(suite >> 8);
+	p[40 + session] = (uint8_t)suite;
+	if (o->lib == TKS_TLS_OPENSSL)
+		mark(w, o, ts, 0, r.b, r.n);
+	send_in(a, ts + 1, &r, o, 0);
+}
+
 /* A server's handshake in TLS 1.3 on a socket BIO, at 10 to 39: what it sends, the client's
  * Finished (SHA-256: 36 bytes and 17 more), two tickets. */
 static void handshake(struct world *w, struct owner *a, struct obj *o)
 {
 	arrive_new(w, a, 10, HANDSHAKE, 517);
-	other(w, a, o, 20, HANDSHAKE, 122);
+	hello(w, a, o, 20, 0x1301, 32);
 	other(w, a, o, 22, TKS_TLS_CHANGE_CIPHER, 1);
 	other(w, a, o, 24, DATA, 1200);
 	arrive_new(w, a, 30, TKS_TLS_CHANGE_CIPHER, 1);
@@ -690,8 +728,8 @@ static void again_long(uint16_t lib)
 	if (marks)
 		mark(w, &o, 101, 1, r[0].b, r[0].n);
 	send_in(a, 102, &r[0], &o, 1);
-	EXPECT(w, marks ? "A> 0 [16384] @102-107 t100\n" :
-			  "A tied 7 whole\nA> 0 [16384] @102-107 t100\n");
+	EXPECT(w, marks ? "A> 0 [16384] @102-107 t100\n"
+			: "A tied 7 whole\nA> 0 [16384] @102-107 t100\n");
 	if (marks)
 		mark(w, &o, 103, 1, r[1].b, r[1].n);
 	bytes(a, TKS_TX, 104, r[1].b, 1000, &o, 1);
@@ -1026,4 +1064,899 @@ static void test_padding(void **state)
 	over(w);
 }
 
-#include "test_tls_more.h"
+/* --- reads --- */
+
+/* An object on a socket BIO, whose record of 17 bytes more has been seen. */
+static struct owner *talking(struct world *w, struct obj *o)
+{
+	struct owner *a = opened(w, 0);
+
+	handshake(w, a, o);
+	put_and_send(w, a, o, 90, "x", 17);
+	forget(w);
+	return a;
+}
+
+static void test_read_in_parts(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+
+	(void)state;
+	arrive_new(w, a, 100, DATA, 10 + 17);
+	arrive_new(w, a, 110, DATA, 6 + 17);
+	get(w, &o, 120, "0123", 4);
+	get(w, &o, 121, "4567", 4);
+	get(w, &o, 122, "89", 4);
+	get(w, &o, 123, "abcd", 4);
+	get(w, &o, 124, "ef", 4);
+	EXPECT(w, "A< 0 0123 @100\nA< 4 4567 @100\nA< 8 89 @100\nA< 10 abcd @110\nA< 14 ef @110\n");
+	/* Buffers of just the record's size, and of one byte. */
+	arrive_new(w, a, 200, DATA, 4 + 17);
+	arrive_new(w, a, 210, DATA, 4 + 17);
+	arrive_new(w, a, 220, DATA, 2 + 17);
+	get(w, &o, 230, "abcd", 4);
+	get(w, &o, 231, "efgh", 4);
+	get(w, &o, 232, "i", 1);
+	get(w, &o, 233, "j", 1);
+	EXPECT(w, "A< 16 abcd @200\nA< 20 efgh @210\nA< 24 i @220\nA< 25 j @220\n");
+	assert_int_equal(unmatched(w), 0);
+	over(w);
+}
+
+/* Long records, of which each read takes a part; a record of the largest size. */
+static void test_read_long(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+
+	(void)state;
+	arrive_new(w, a, 100, DATA, 16384 + 17);
+	arrive_new(w, a, 110, DATA, 1000 + 17);
+	for (uint32_t i = 0; i < 4; i++)
+		get_long(w, &o, 120 + i, 4096 * i, 4096, 4096);
+	get_long(w, &o, 130, 16384, 1000, 4096);
+	EXPECT(w, "A< 0 [4096] @100\nA< 4096 [4096] @100\nA< 8192 [4096] @100\n"
+		  "A< 12288 [4096] @100\nA< 16384 [1000] @110\n");
+	assert_int_equal(unmatched(w), 0);
+	over(w);
+}
+
+/* Both waited when the first was read; a record that came in two packets counts by the second. */
+static void test_read_waiting(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct record r;
+
+	(void)state;
+	record(w, &r, DATA, 5 + 17);
+	bytes(a, TKS_RX, 100, r.b, 26, NULL, 0);
+	bytes(a, TKS_RX, 110, r.b + 26, 1, NULL, 0);
+	arrive_new(w, a, 120, DATA, 5 + 17);
+	arrive_new(w, a, 130, HANDSHAKE, 40);
+	arrive_new(w, a, 140, DATA, 3 + 17);
+	get(w, &o, 150, "first", 100);
+	get(w, &o, 151, "other", 100);
+	get(w, &o, 152, "end", 100);
+	EXPECT(w, "A< 0 first @110\nA< 5 other @120\nA< 10 end @140\n");
+	assert_int_equal(unmatched(w), 0);
+	over(w);
+}
+
+/* The client's Finished (in TLS 1.3 a record of data) comes before a request that is shorter,
+ * and nobody reads it. */
+static void test_finished_first(void **state)
+{
+	static const uint32_t len[] = { 24, 40, 60, 120 };
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		struct world *w = world();
+		struct owner *a = opened(w, 0);
+		struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+		char want[64];
+
+		handshake(w, a, &o);
+		forget(w);
+		arrive_new(w, a, 500, DATA, len[i] + 17);
+		get_long(w, &o, 510, 0, len[i], 4096);
+		if (len[i] > LINE_TEXT) {
+			snprintf(want, sizeof(want), "A< 0 [%u] @500\n", len[i]);
+			EXPECT(w, want);
+		} else if (!strstr(w->log, " @500\n")) {
+			fail_msg("%u bytes: not of 500", len[i]);
+		}
+		arrive_new(w, a, 600, DATA, 70 + 17);
+		forget(w);
+		get_long(w, &o, 610, len[i], 70, 4096);
+		snprintf(want, sizeof(want), "A< %u [70] @600\n", len[i]);
+		EXPECT(w, want);
+		assert_int_equal(unmatched(w), 0);
+		over(w);
+	}
+}
+
+/* What the cipher suite says (RFC 8446, B.4; RFC 7905) is known before anything was read or
+ * written: of a record and a half read in small parts each part is its own record's. */
+static void test_suites(void **state)
+{
+	static const struct {
+		uint16_t suite;
+		uint32_t more, finished;
+	} suites[] = {
+		{ 0x1301, 17, 36 }, /* AES_128_GCM_SHA256 */
+		{ 0x1302, 17, 52 }, /* AES_256_GCM_SHA384 */
+		{ 0x1303, 17, 36 }, /* CHACHA20_POLY1305_SHA256 */
+		{ 0x1304, 17, 36 }, /* AES_128_CCM_SHA256 */
+		{ 0x1305, 9, 36 }, /* AES_128_CCM_8_SHA256 */
+		{ 0xcca8, 16, 0 }, /* TLS 1.2: ECDHE_RSA_WITH_CHACHA20_POLY1305 */
+		{ 0xccaa, 16, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(suites) / sizeof(*suites); i++) {
+		uint32_t more = suites[i / 2].more, finished = suites[i / 2].finished;
+		struct world *w = world();
+		struct owner *a = opened(w, 0);
+		struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+
+		hello(w, a, &o, 20, suites[i / 2].suite, i % 2 ? 32 : 0);
+		/* The client's certificate, too. */
+		if (finished)
+			arrive_new(w, a, 30, DATA, 800 + more);
+		if (finished)
+			arrive_new(w, a, 31, DATA, finished + more);
+		arrive_new(w, a, 100, DATA, 12 + more);
+		arrive_new(w, a, 110, DATA, 6 + more);
+		get(w, &o, 120, "0123456789", 10);
+		get(w, &o, 121, "ab", 10);
+		get(w, &o, 122, "cdef", 4);
+		get(w, &o, 123, "gh", 4);
+		EXPECT(w, "A tied 7 whole\nA< 0 0123456789 @100\nA< 10 ab @100\n"
+			  "A< 12 cdef @110\nA< 16 gh @110\n");
+		assert_int_equal(unmatched(w), 0);
+		over(w);
+	}
+}
+
+/* A read whose record was not seen has the newest one's time, or its own where there is none; a
+ * record from before it that is told of later is that one, and nobody else's. */
+static void test_unmatched(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+
+	(void)state;
+	arrive_new(w, a, 100, DATA, 7 + 17);
+	get(w, &o, 105, "seventh", 100);
+	EXPECT(w, "A< 0 seventh @100\n");
+	get(w, &o, 110, "late", 100);
+	EXPECT(w, "A< 7 late @110\n");
+	assert_int_equal(unmatched(w), 1);
+	arrive_new(w, a, 108, DATA, 4 + 17);
+	arrive_new(w, a, 120, DATA, 9 + 17);
+	get(w, &o, 130, "none", 100);
+	EXPECT(w, "A< 11 none @120\n");
+	assert_int_equal(unmatched(w), 2);
+	arrive_new(w, a, 125, DATA, 4 + 17);
+	arrive_new(w, a, 140, DATA, 4 + 17);
+	get(w, &o, 150, "four", 100);
+	EXPECT(w, "A< 15 four @140\n");
+	assert_int_equal(unmatched(w), 2);
+	over(w);
+}
+
+/* --- what was not seen --- */
+
+/* Neither the connection's beginning nor the object's. */
+static void test_middle(void **state)
+{
+	struct world *w = world();
+	struct owner *a = middle(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 4, 9 }, { 400, 900 } };
+	struct record r;
+
+	(void)state;
+	/* The first bytes seen are a record's end. */
+	record(w, &r, DATA, 100);
+	a->seq[TKS_TX] += 50;
+	bytes(a, TKS_TX, 10, r.b + 50, r.n - 50, NULL, 0);
+	a->seq[TKS_RX] += 50;
+	bytes(a, TKS_RX, 20, r.b + 50, r.n - 50, NULL, 0);
+	EXPECT(w, "");
+	put_and_send(w, a, &o, 100, "hello", 17);
+	assert_int_equal(w->got[TKS_TX], 5);
+	assert_true(!strncmp(w->log, "A tied 7\nA> ", 12));
+	assert_non_null(strstr(w->log, " hello @102-107 t100\n"));
+	forget(w);
+	arrive_new(w, a, 200, DATA, 4 + 17);
+	get(w, &o, 210, "more", 100);
+	assert_non_null(strstr(w->log, " more @200\n"));
+	over(w);
+}
+
+/* The telling of a write is lost; what comes behind is where it belongs. */
+static void lost_write(bool tied)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r;
+
+	handshake(w, a, &o);
+	if (tied)
+		put_and_send(w, a, &o, 50, "start", 17);
+	forget(w);
+	call(w, &o, TKS_TX, 100, "lost", 4, 0, LOST);
+	record(w, &r, DATA, 4 + 17);
+	mark(w, &o, 101, o.calls[TKS_TX], r.b, r.n);
+	send_in(a, 102, &r, &o, o.calls[TKS_TX]);
+	EXPECT(w, "");
+	put_and_send(w, a, &o, 200, "hello", 17);
+	EXPECT(w, tied ? "A> 9 hello @202-207 t200\n" : "A> 4 hello @202-207 t200\n");
+	over(w);
+}
+
+static void test_lost_write(void **state)
+{
+	(void)state;
+	lost_write(true);
+	/* The tie was said to be whole: the first bytes are missing, and not somebody else's. */
+	lost_write(false);
+}
+
+/* The same where both wait to be sent: the one that is known keeps its own time. */
+static void test_lost_write_waiting(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct record r[2];
+
+	(void)state;
+	call(w, &o, TKS_TX, 100, "lost!", 5, 0, LOST);
+	record(w, &r[0], DATA, 5 + 17);
+	mark(w, &o, 101, 2, r[0].b, r[0].n);
+	put(w, &o, 110, "known");
+	record(w, &r[1], DATA, 5 + 17);
+	mark(w, &o, 111, 3, r[1].b, r[1].n);
+	send_out(a, 200, &r[0]);
+	EXPECT(w, "");
+	send_out(a, 210, &r[1]);
+	EXPECT(w, "A> 6 known @210-215 t110\n");
+	over(w);
+}
+
+static void test_lost_read(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+
+	(void)state;
+	arrive_new(w, a, 100, DATA, 3 + 17);
+	get(w, &o, 110, "one", 100);
+	arrive_new(w, a, 120, DATA, 4 + 17);
+	call(w, &o, TKS_RX, 130, "lost", 4, 100, LOST);
+	arrive_new(w, a, 140, DATA, 5 + 17);
+	get(w, &o, 150, "three", 100);
+	EXPECT(w, "A< 0 one @100\nA< 7 three @140\n");
+	assert_int_equal(unmatched(w), 0);
+	over(w);
+}
+
+/* The telling of a send is lost: what it carried is missing, what comes behind is not late. */
+static void lost_send(uint16_t lib)
+{
+	struct world *w = world();
+	struct obj o = { 1, lib, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct record r;
+
+	put(w, &o, 100, "lost");
+	record(w, &r, DATA, 4 + 17);
+	if (lib == TKS_TLS_OPENSSL)
+		mark(w, &o, 101, 2, r.b, r.n);
+	a->seq[TKS_TX] += (uint32_t)r.n;
+	put_and_send(w, a, &o, 200, "hello", 17);
+	EXPECT(w, "");
+	/* A hole is waited at for 200 ms. */
+	tks_tls_conn_advance(a->c, 200000202);
+	EXPECT(w, "A> 5 hello @202-207 t200\n");
+	put_and_send(w, a, &o, 300, "next", 17);
+	EXPECT(w, "A> 10 next @302-307 t300\n");
+	over(w);
+}
+
+static void test_lost_send(void **state)
+{
+	(void)state;
+	lost_send(TKS_TLS_OPENSSL);
+	lost_send(TKS_TLS_GNUTLS);
+	lost_send(TKS_TLS_GO);
+}
+
+static void test_lost_mark(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct record r;
+
+	(void)state;
+	put(w, &o, 100, "hello");
+	send_in(a, 102, record(w, &r, DATA, 5 + 17), &o, 2);
+	put_and_send(w, a, &o, 200, "world", 17);
+	/* Whether the first is told of or missing: the second is where and when it was. */
+	if (w->got[TKS_TX] == 1 + 5)
+		EXPECT(w, "A> 6 world @202-207 t200\n");
+	else
+		EXPECT(w, "A> 1 hello @102-107 t100\nA> 6 world @202-207 t200\n");
+	over(w);
+}
+
+/* The handshake of another connection, whose marks are lost, seems nested in a call of an object
+ * that has not written yet: nothing is believed of that. */
+static void test_stale_nesting(void **state)
+{
+	struct world *w = world();
+	struct owner *b = opened(w, 1);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r, s;
+
+	(void)state;
+	record(w, &r, HANDSHAKE, 122);
+	mark(w, &o, 10, 0, r.b, r.n);
+	send_in(b, 20, record(w, &s, HANDSHAKE, 122), &o, 0);
+	EXPECT(w, "");
+	over(w);
+}
+
+/* Bytes that nobody could read: the records around keep their plaintext. */
+static void test_unsure(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct tks_event ev = { .kind = TKS_EV_DATA, .dir = TKS_TX, .ts_ns = 102, .ret_ns = 107 };
+	struct record r;
+
+	(void)state;
+	put(w, &o, 100, "hello");
+	record(w, &r, DATA, 5 + 17);
+	mark(w, &o, 101, 2, r.b, r.n);
+	ev.seq = a->seq[TKS_TX];
+	ev.len = ev.cap = (uint32_t)r.n;
+	ev.data = r.b;
+	ev.unsure = true;
+	tks_tls_cipher(a->c, &ev);
+	a->seq[TKS_TX] += ev.len;
+	put_and_send(w, a, &o, 200, "world", 17);
+	EXPECT(w, "A> 6 world @202-207 t200\n");
+	over(w);
+}
+
+/* Of each send its first 512 bytes only. */
+static void test_headers_only(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct record r;
+
+	(void)state;
+	put_long(w, &o, 100, 1, 32768, 0);
+	for (uint64_t i = 0; i < 2; i++) {
+		struct tks_event ev = { .kind = TKS_EV_DATA, .dir = TKS_TX };
+
+		record(w, &r, DATA, 16384 + 17);
+		mark(w, &o, 101 + 10 * i, 2, r.b, r.n);
+		ev.ts_ns = 102 + 10 * i;
+		ev.ret_ns = ev.ts_ns + SEND_NS;
+		ev.seq = a->seq[TKS_TX];
+		ev.len = (uint32_t)r.n;
+		ev.cap = 512;
+		ev.data = r.b;
+		tks_tls_cipher(a->c, &ev);
+		a->seq[TKS_TX] += ev.len;
+	}
+	EXPECT(w, "A> 1 [16384] @102-107 t100\nA> 16385 [16384] @112-117 t100\n");
+	over(w);
+}
+
+/* --- objects come and go --- */
+
+static void test_address_again(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o), *b = opened(w, 1);
+
+	(void)state;
+	/* What the old one wrote and never sent is nobody's. */
+	put(w, &o, 100, "never");
+	gone(w, &o, 110);
+	handshake(w, b, &o);
+	EXPECT(w, "B tied 7 whole\n");
+	arrive_new(w, b, 200, DATA, 50 + 17);
+	get_long(w, &o, 210, 0, 50, 4096);
+	put_and_send(w, b, &o, 220, "hello", 17);
+	EXPECT(w, "B< 0 [50] @200\nB> 0 hello @222-227 t220\n");
+	closed(a);
+	put_and_send(w, b, &o, 320, "world", 17);
+	EXPECT(w, "B> 5 world @322-327 t320\n");
+	over(w);
+}
+
+/* Its end was not told of, and the old connection is still open. The kernel counts anew. */
+static void test_address_again_untold(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o), *b = opened(w, 1);
+
+	(void)state;
+	put(w, &o, 100, "never");
+	arrive_new(w, a, 100, DATA, 50 + 17);
+	get_long(w, &o, 110, 0, 50, 4096);
+	forget(w);
+	o = (struct obj){ 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	handshake(w, b, &o);
+	arrive_new(w, b, 200, DATA, 60 + 17);
+	get_long(w, &o, 210, 0, 60, 4096);
+	put_and_send(w, b, &o, 220, "hello", 17);
+	assert_null(strstr(w->log, "A"));
+	assert_null(strstr(w->log, "never"));
+	assert_non_null(strstr(w->log, "B< 0 [60] @200\n"));
+	assert_non_null(strstr(w->log, "B> 0 hello @222-227 t220\n"));
+	forget(w);
+	put_and_send(w, b, &o, 320, "world", 17);
+	EXPECT(w, "B> 5 world @322-327 t320\n");
+	closed(a);
+	over(w);
+}
+
+/* The same numbers in two processes are two objects. */
+static void test_processes(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_GNUTLS, { 0 }, { 0 } };
+	struct owner *a = opened(w, 0), *b = opened(w, 1);
+	struct tks_event ev = { .kind = TKS_EV_PLAIN, .dir = TKS_TX, .ts_ns = 95, .obj = 1 };
+	struct record r;
+
+	(void)state;
+	ev.lib = TKS_TLS_GNUTLS;
+	ev.proc.pid = PID + 1;
+	ev.call = 1;
+	ev.data = (const uint8_t *)"other";
+	ev.len = ev.cap = 5;
+	tks_tls_event(w->t, &ev);
+	put_and_send(w, a, &o, 100, "hello", 17);
+	EXPECT(w, "A tied 7 whole\nA> 0 hello @102-107 t100\n");
+	record(w, &r, DATA, 5 + 17);
+	ev = (struct tks_event){ .kind = TKS_EV_DATA, .dir = TKS_TX, .ts_ns = 200, .obj = 1 };
+	ev.ret_ns = 205;
+	ev.proc.pid = PID + 1;
+	ev.call = 1;
+	ev.seq = b->seq[TKS_TX];
+	ev.len = ev.cap = (uint32_t)r.n;
+	ev.data = r.b;
+	tks_tls_cipher(b->c, &ev);
+	EXPECT(w, "B tied 8 whole\nB> 0 other @200-205 t95\n");
+	over(w);
+}
+
+/* The connection goes first, then the object. */
+static void test_connection_over(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	uint64_t obj;
+	uint32_t pid;
+
+	(void)state;
+	assert_true(tks_tls_conn_obj(a->c, &pid, &obj));
+	assert_int_equal(pid, PID);
+	assert_int_equal(obj, 1);
+	put(w, &o, 100, "hello");
+	closed(a);
+	put(w, &o, 200, "hello");
+	gone(w, &o, 300);
+	EXPECT(w, "");
+	a = opened(w, 1);
+	assert_false(tks_tls_conn_obj(a->c, &pid, &obj));
+	over(w);
+}
+
+/* Nobody's connection: after a second it is said. */
+static void test_untied(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct tks_tls_counters c;
+
+	(void)state;
+	w->wants_untied = true;
+	put(w, &o, 100, "hello");
+	get(w, &o, 200, "answer", 100);
+	put(w, &o, 300, "more");
+	tks_tls_advance(w->t, 1000000099);
+	EXPECT(w, "");
+	tks_tls_advance(w->t, 1000000100);
+	EXPECT(w, "U untied 7:1 whole\nU> 0 hello @100\nU< 0 answer @200\nU> 5 more @300\n");
+	get(w, &o, 1000000200, "again", 100);
+	EXPECT(w, "U< 6 again @1000000200\n");
+	tks_tls_counters(w->t, &c);
+	assert_int_equal(c.untied, 1);
+	assert_int_equal(c.ties, 0);
+	gone(w, &o, 2000000000);
+	EXPECT(w, "U gone\n");
+	over(w);
+}
+
+static void test_disown(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+
+	(void)state;
+	w->wants_untied = true;
+	put(w, &o, 100, "hello");
+	tks_tls_advance(w->t, 2000000000);
+	EXPECT(w, "U untied 7:1 whole\nU> 0 hello @100\n");
+	tks_tls_disown(w->t, PID, 1);
+	put(w, &o, 2000000100, "more");
+	tks_tls_advance(w->t, 4000000000);
+	gone(w, &o, 4000000001);
+	EXPECT(w, "");
+	/* Of objects that are not known there is nothing to say. */
+	tks_tls_disown(w->t, PID, 2);
+	put(w, &o, 4000000100, "new");
+	tks_tls_advance(w->t, 6000000000);
+	EXPECT(w, "U untied 7:1 whole\nU> 0 new @4000000100\n");
+	over(w);
+	/* ("U gone" came with the end.) */
+}
+
+/* Where untied objects are of no interest, and the trace began in the middle: the object is given
+ * up during a long prompt, and yet the connection that shows itself later is its own. */
+static void test_late_tie(void **state)
+{
+	struct world *w = world();
+	struct owner *a = middle(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	uint64_t s = 1000000000;
+
+	(void)state;
+	arrive_new(w, a, 50, DATA, 100 + 17);
+	get_long(w, &o, 60, 0, 100, 4096);
+	for (uint64_t now = s / 10; now < 5 * s; now += s / 10)
+		tks_tls_advance(w->t, now);
+	forget(w);
+	put_and_send(w, a, &o, 5 * s, "hello", 17);
+	assert_non_null(strstr(w->log, "A tied 7"));
+	assert_non_null(strstr(w->log, "hello @5000000002-5000000007 t5000000000\n"));
+	over(w);
+}
+
+/* Records of data are told of while nobody's plaintext is known, and only then. */
+static void test_closed(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r;
+
+	(void)state;
+	w->wants_closed = true;
+	send_out(a, 10, record(w, &r, HANDSHAKE, 100));
+	arrive_new(w, a, 15, DATA, 30);
+	send_out(a, 20, record(w, &r, DATA, 100));
+	bytes(a, TKS_TX, 30, record(w, &r, DATA, 50)->b, 40, NULL, 0);
+	bytes(a, TKS_TX, 40, r.b + 40, r.n - 40, NULL, 0);
+	send_out(a, 50, record(w, &r, ALERT, 2));
+	EXPECT(w, "A< closed 30 @15\nA> closed 100 @20\nA> closed 50 @40\n");
+	put_and_send(w, a, &o, 100, "hello", 17);
+	arrive_new(w, a, 110, DATA, 30);
+	send_out(a, 120, record(w, &r, DATA, 100));
+	EXPECT(w, "A tied 7 whole\nA> 0 hello @102-107 t100\n");
+	gone(w, &o, 130);
+	send_out(a, 140, record(w, &r, DATA, 60));
+	EXPECT(w, "A> closed 60 @140\n");
+	over(w);
+}
+
+/* --- limits --- */
+
+/* 65536 objects, then the one idle longest goes. */
+static void test_objects_max(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0), *b = opened(w, 1);
+	struct obj o = { 0, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct tks_tls_counters c;
+	struct record first[2], r;
+	size_t used;
+
+	(void)state;
+	for (uint64_t i = 0; i < 65536; i++) {
+		o.id = i + 1;
+		record(w, i < 2 ? &first[i] : &r, HANDSHAKE, 64);
+		mark(w, &o, 100 + i, 0, i < 2 ? first[i].b : r.b, 69);
+	}
+	used = w->mem.used;
+	o.id = 1; /* it is the youngest now */
+	put(w, &o, 100000, "hello");
+	for (uint64_t i = 0; i < 1000; i++) {
+		o.id = 65537 + i;
+		record(w, &r, HANDSHAKE, 64);
+		mark(w, &o, 200000 + i, 0, r.b, r.n);
+	}
+	assert_true(w->mem.used < used + 1000);
+	send_out(a, 300000, &first[1]);
+	EXPECT(w, "");
+	send_out(b, 300000, &first[0]);
+	EXPECT(w, "B tied 7 whole\n");
+	tks_tls_counters(w->t, &c);
+	assert_int_equal(c.objects, 66536);
+	over(w);
+}
+
+/* What is written and not sent is kept up to 4 MiB; what was dropped is missing, not glued. */
+static void test_pending_max(void **state)
+{
+	enum { LEN = 65536, N = 100 };
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r;
+
+	(void)state;
+	w->exact = true;
+	for (uint32_t i = 0; i < N; i++) {
+		put_long(w, &o, 100 + i, LEN * i, LEN, 0);
+		assert_true(w->mem.used < 5 << 20);
+	}
+	put_long(w, &o, 300, LEN * N, 5, 0);
+	record(w, &r, DATA, 5 + 17);
+	mark(w, &o, 301, N + 1, r.b, r.n);
+	/* Each byte handed on is where it belongs (on_plain sees to it). */
+	send_out(a, 302, &r);
+	assert_int_equal(w->got[TKS_TX], 5);
+	over(w);
+}
+
+/* The same of a connection that is known, and which lags behind. */
+static void test_pending_max_tied(void **state)
+{
+	enum { LEN = 16384, N = 300 };
+	static struct record r[N];
+	struct world *w = world();
+	struct owner *a = opened(w, 0);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+
+	(void)state;
+	w->exact = true;
+	handshake(w, a, &o);
+	for (uint32_t i = 0; i < N; i++) {
+		put_long(w, &o, 100 + i, LEN * i, LEN, 0);
+		record(w, &r[i], DATA, LEN + 17);
+		mark(w, &o, 100 + i, i + 1, r[i].b, r[i].n);
+		assert_true(w->mem.used < 5 << 20);
+	}
+	for (uint32_t i = 0; i < N; i++)
+		send_out(a, 1000 + i, &r[i]);
+	/* At least those whose marks were kept. */
+	assert_true(w->got[TKS_TX] >= 32 * LEN);
+	over(w);
+}
+
+/* 40 writes and 32 marks kept: the last 32 are told of, where and when they were. */
+static void test_marks_max(void **state)
+{
+	static struct record r[40];
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	char want[64];
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++) {
+		put(w, &o, 100 + 10 * i, "hello");
+		record(w, &r[i], DATA, 5 + 17);
+		mark(w, &o, 101 + 10 * i, i + 2, r[i].b, r[i].n);
+	}
+	for (uint32_t i = 0; i < 40; i++) {
+		forget(w);
+		send_out(a, 1000 + 10 * i, &r[i]);
+		snprintf(want, sizeof(want), "A> %u hello @%u-%u t%u\n", 1 + 5 * i, 1000 + 10 * i,
+			 1005 + 10 * i, 100 + 10 * i);
+		if (i >= 8)
+			EXPECT(w, want);
+	}
+	over(w);
+}
+
+/* Records that wait for their plaintext: 1024 of a direction. */
+static void test_records_max(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o), *b = opened(w, 1);
+	size_t used[2] = { 0, 0 };
+	struct record r;
+
+	(void)state;
+	for (uint32_t i = 0; i < 3000; i++) {
+		record(w, &r, DATA, 5 + 17);
+		arrive(a, 1000 + i, &r);
+		send_out(b, 1000 + i, &r);
+		used[i >= 2000] = w->mem.used;
+	}
+	assert_int_equal(used[0], used[1]);
+	/* 3000 unread: the oldest that is known of is the 1977th. */
+	get(w, &o, 5000, "hello", 100);
+	EXPECT(w, "A< 0 hello @2976\n");
+	over(w);
+}
+
+/* --- without memory --- */
+
+/* Two connections by marks and by nesting, writes, reads, retries, objects that go. */
+static void much(struct world *w)
+{
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } },
+		   p = { 2, TKS_TLS_GNUTLS, { 0 }, { 0 } };
+	struct owner *a = opened(w, 0), *b = opened(w, 1);
+	uint32_t at[2] = { 0, 0 };
+	struct record r;
+
+	if (!a->c || !b->c)
+		return;
+	handshake(w, a, &o);
+	for (uint32_t i = 0; i < 12; i++) {
+		uint64_t ts = 1000 * (i + 1);
+		uint32_t len = 3 + 5 * i;
+
+		arrive_new(w, a, ts, DATA, 10 + i + 17);
+		get_long(w, &o, ts + 10, at[TKS_RX], 10 + i, 4096);
+		at[TKS_RX] += 10 + i;
+		put_long(w, &o, ts + 100, at[TKS_TX], len, 0);
+		record(w, &r, DATA, len + 17);
+		mark(w, &o, ts + 101, o.calls[TKS_TX], r.b, r.n);
+		if (i % 3 == 0)
+			put_long(w, &o, ts + 102, at[TKS_TX], len, AGAIN);
+		send_in(a, ts + 110, &r, &o, o.calls[TKS_TX]);
+		put_long(w, &p, ts + 200, at[TKS_TX], len, 0);
+		send_in(b, ts + 210, record(w, &r, DATA, len + 17), &p, p.calls[TKS_TX]);
+		at[TKS_TX] += len;
+		if (i == 6)
+			tks_tls_conn_advance(a->c, ts + 300);
+	}
+	p.id = 3;
+	p.calls[TKS_TX] = p.bytes[TKS_TX] = 0;
+	put_long(w, &p, 20000, 0, 30, 0);
+	tks_tls_advance(w->t, 2000000000);
+	gone(w, &o, 2000000001);
+}
+
+/* From each allocation on all fail, or only that one: no byte is where it does not belong, and all
+ * is given back. */
+static void test_no_memory(void **state)
+{
+	struct world *w = world();
+	uint64_t calls;
+
+	(void)state;
+	w->exact = w->wants_untied = true;
+	much(w);
+	/* 3 + 8 + ... + 58 = 366 by each of two, and 30; 10 + ... + 21 = 186 */
+	assert_int_equal(w->got[TKS_TX], 366 + 366 + 30);
+	assert_int_equal(w->got[TKS_RX], 186);
+	calls = w->mem.calls;
+	over(w);
+	for (uint64_t i = 2; i <= calls; i++) {
+		w = world();
+		w->exact = w->wants_untied = true;
+		w->mem.fail_at = i;
+		much(w);
+		assert_true(w->mem.failed > 0);
+		over(w);
+	}
+}
+
+/* Memory comes back after one event: what was lost is a hole. */
+static void test_no_memory_once(void **state)
+{
+	(void)state;
+	for (int lost = 0; lost < 6; lost++) {
+		struct world *w = world();
+		struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+		struct owner *a = talking(w, &o);
+		struct record r[6];
+		char want[512] = "";
+		size_t n = 0;
+
+		for (int i = 0; i < 6; i++) {
+			w->mem.fail_at = i == lost;
+			assert_int_equal(put(w, &o, 100 + 10 * (uint64_t)i, "hello"),
+					 i == lost ? -ENOMEM : 0);
+			w->mem.fail_at = 0;
+			record(w, &r[i], DATA, 5 + 17);
+			mark(w, &o, 101 + 10 * (uint64_t)i, (uint32_t)i + 2, r[i].b, r[i].n);
+		}
+		for (int i = 0; i < 6; i++) {
+			send_out(a, 200 + 10 * (uint64_t)i, &r[i]);
+			if (i != lost)
+				n += (size_t)snprintf(want + n, sizeof(want) - n,
+						      "A> %d hello @%d-%d t%d\n", 1 + 5 * i,
+						      200 + 10 * i, 205 + 10 * i, 100 + 10 * i);
+		}
+		EXPECT(w, want);
+		over(w);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_socket_bio),
+		cmocka_unit_test(test_client),
+		cmocka_unit_test(test_memory_bio),
+		cmocka_unit_test(test_memory_bio_coalesced),
+		cmocka_unit_test(test_split_sends),
+		cmocka_unit_test(test_nested),
+		cmocka_unit_test(test_slow_answer),
+		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_again_long),
+		cmocka_unit_test(test_partial_writes),
+		cmocka_unit_test(test_long_write),
+		cmocka_unit_test(test_very_long_write),
+		cmocka_unit_test(test_overhead),
+		cmocka_unit_test(test_cbc),
+		cmocka_unit_test(test_corked),
+		cmocka_unit_test(test_corked_first),
+		cmocka_unit_test(test_alerts_and_tickets),
+		cmocka_unit_test(test_key_update_in_write),
+		cmocka_unit_test(test_padding),
+		cmocka_unit_test(test_read_in_parts),
+		cmocka_unit_test(test_read_long),
+		cmocka_unit_test(test_read_waiting),
+		cmocka_unit_test(test_finished_first),
+		cmocka_unit_test(test_suites),
+		cmocka_unit_test(test_unmatched),
+		cmocka_unit_test(test_middle),
+		cmocka_unit_test(test_lost_write),
+		cmocka_unit_test(test_lost_write_waiting),
+		cmocka_unit_test(test_lost_read),
+		cmocka_unit_test(test_lost_send),
+		cmocka_unit_test(test_lost_mark),
+		cmocka_unit_test(test_stale_nesting),
+		cmocka_unit_test(test_unsure),
+		cmocka_unit_test(test_headers_only),
+		cmocka_unit_test(test_address_again),
+		cmocka_unit_test(test_address_again_untold),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_connection_over),
+		cmocka_unit_test(test_untied),
+		cmocka_unit_test(test_disown),
+		cmocka_unit_test(test_late_tie),
+		cmocka_unit_test(test_closed),
+		cmocka_unit_test(test_objects_max),
+		cmocka_unit_test(test_pending_max),
+		cmocka_unit_test(test_pending_max_tied),
+		cmocka_unit_test(test_marks_max),
+		cmocka_unit_test(test_records_max),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_no_memory_once),
+	};
+
+	return cmocka_run_group_tests_name("tls", tests, NULL, NULL);
+}

@@ -45,7 +45,7 @@ static const uint8_t wire[] = {
 static const size_t border[] = { 0, 95, 101, 173, 197 };
 enum { RECORDS = 4, WIRE = sizeof(wire) };
 
-static const char all[] = "[22 0-95 90 32][20 95-101 1 6][23 101-173 67 32][23 173-197 19 24]";
+static const char all[] = "[22 0-95 90 80][20 95-101 1 6][23 101-173 67 72][23 173-197 19 24]";
 
 struct log {
 	struct tks_tls_framer f;
@@ -58,7 +58,7 @@ static void on_record(void *ctx, const struct tks_tls_record *r)
 {
 	struct log *l = ctx;
 
-	assert_true(r->nhead >= TKS_TLS_HEADER && r->nhead <= TKS_TLS_HEAD);
+	assert_true(r->nhead >= TKS_TLS_HEADER && r->nhead <= TKS_TLS_KEPT);
 	assert_memory_equal(r->head, l->from + (r->off - BASE), r->nhead);
 	l->n += (size_t)snprintf(l->text + l->n, sizeof(l->text) - l->n, "[%u %u-%u %u %u]",
 				 r->type, (unsigned int)(r->off - BASE),
@@ -162,7 +162,7 @@ static bool is_border(size_t at)
 static void want_from(char *text, size_t room, size_t at)
 {
 	static const unsigned int type[] = { 22, 20, 23, 23 }, len[] = { 90, 1, 67, 19 },
-				  kept[] = { 32, 6, 32, 24 };
+				  kept[] = { 80, 6, 72, 24 };
 	size_t n = strlen(text);
 
 	for (size_t i = 0; i < RECORDS; i++) {
@@ -180,8 +180,8 @@ static void want_from(char *text, size_t room, size_t at)
  */
 static void want_of(char *text, size_t room, size_t a, size_t b, size_t resumes)
 {
-	static const char *const each[] = { "[22 0-95 90 32]", "[20 95-101 1 6]",
-					    "[23 101-173 67 32]", "[23 173-197 19 24]" };
+	static const char *const each[] = { "[22 0-95 90 80]", "[20 95-101 1 6]",
+					    "[23 101-173 67 72]", "[23 173-197 19 24]" };
 	static const unsigned int type[] = { 22, 20, 23, 23 }, len[] = { 90, 1, 67, 19 };
 	size_t i;
 
@@ -192,7 +192,7 @@ static void want_of(char *text, size_t room, size_t a, size_t b, size_t resumes)
 		size_t n = strlen(text), kept = a - border[i];
 
 		snprintf(text + n, room - n, "[%u %zu-%zu %u %zu]", type[i], border[i],
-			 border[i + 1], len[i], kept < TKS_TLS_HEAD ? kept : TKS_TLS_HEAD);
+			 border[i + 1], len[i], kept < TKS_TLS_KEPT ? kept : TKS_TLS_KEPT);
 		resumes = border[i + 1];
 	}
 	want_from(text, room, resumes);
@@ -245,15 +245,14 @@ static void test_two_gaps(void **state)
 	(void)state;
 	for (size_t a = 101 + TKS_TLS_HEADER; a < 170; a++) {
 		struct log l = { .from = wire };
-		char want[1024] = "[22 0-95 90 32][20 95-101 1 6]";
+		char want[1024] = "[22 0-95 90 80][20 95-101 1 6]";
 
 		feed(&l, 0, a);
 		gap(&l, a, a + 1);
 		feed(&l, a + 1, a + 2);
 		gap(&l, a + 2, a + 3);
 		feed(&l, a + 3, WIRE);
-		snprintf(want + strlen(want), 64, "[23 101-173 67 %zu][23 173-197 19 24]",
-			 a - 101 < 32 ? a - 101 : 32);
+		snprintf(want + strlen(want), 64, "[23 101-173 67 %zu][23 173-197 19 24]", a - 101);
 		assert_string_equal(l.text, want);
 	}
 }
@@ -379,7 +378,7 @@ static void test_longest(void **state)
 		struct log l = { .from = bytes };
 
 		pieces(&l, 0, N, piece);
-		assert_string_equal(l.text, "[23 0-18437 18432 32][21 18437-18443 1 6]");
+		assert_string_equal(l.text, "[23 0-18437 18432 80][21 18437-18443 1 6]");
 	}
 	for (size_t n = 1; n <= LEN; n = n * 3 + 1) {
 		struct log l = { .from = bytes };
@@ -395,7 +394,7 @@ static void test_longest(void **state)
 		pieces(&l, 0, N - 6 - n, 1500);
 		gap(&l, N - 6 - n, N - 6);
 		feed(&l, N - 6, N);
-		assert_string_equal(l.text, "[23 0-18437 18432 32][21 18437-18443 1 6]");
+		assert_string_equal(l.text, "[23 0-18437 18432 80][21 18437-18443 1 6]");
 	}
 	free(bytes);
 }
