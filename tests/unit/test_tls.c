@@ -1904,6 +1904,269 @@ static void test_no_memory_once(void **state)
 	}
 }
 
+/* --- through the pipeline --- */
+
+#define MS 1000000ull
+
+static const char request[] =
+	"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 63\r\n\r\n"
+	"{\"model\":\"m\",\"stream\":true,\"max_tokens\":9,\"messages\":[\"hello\"]}";
+static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+			   "Transfer-Encoding: chunked\r\n\r\n";
+static const char token[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\","
+	"\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},"
+	"\"finish_reason\":null}]}\n\n";
+static const char finish[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\","
+	"\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
+static const char usage3[] =
+	"data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[],"
+	"\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3,\"total_tokens\":8}}\n\n";
+static const char done[] = "data: [DONE]\n\n";
+
+/* A pipeline, and the connection 1 of it with an object behind. */
+struct tls_pipe {
+	struct lib_pipe l;
+	struct world w; /* for its records' random bytes */
+	struct obj o;
+	bool plain; /* no TLS: what the records are compared with */
+};
+
+static void pipe_event(struct tls_pipe *p, struct tks_event *ev, const void *data, size_t len)
+{
+	ev->ts_ns = p->l.now;
+	ev->obj = p->o.id;
+	ev->lib = p->o.lib;
+	ev->proc.pid = 77;
+	memcpy(ev->proc.comm, "srv", 4);
+	ev->data = data;
+	ev->len = ev->cap = (uint32_t)len;
+	assert_int_equal(tks_pipeline_feed(p->l.p, ev), 0);
+}
+
+/* A record of ours, made in this call of the library and sent at `at`. */
+static void pipe_send(struct tls_pipe *p, uint64_t at, const struct record *r, uint32_t in_call)
+{
+	struct tks_event mark_ev = { .kind = TKS_EV_CIPHER, .call = in_call };
+	struct tks_event ev = { .kind = TKS_EV_DATA, .dir = TKS_TX, .call = in_call };
+
+	if (p->o.lib == TKS_TLS_OPENSSL)
+		pipe_event(p, &mark_ev, r->b, r->n < TKS_TLS_OUT_CAP ? r->n : TKS_TLS_OUT_CAP);
+	p->l.now = at;
+	lib_event(&p->l, 1, &ev);
+	ev.ret_ns = at + 500;
+	ev.seq = p->l.tx_seq[1];
+	pipe_event(p, &ev, r->b, r->n);
+	p->l.tx_seq[1] += (uint32_t)r->n;
+}
+
+/* Bytes of the answer: at the library's door at `door`, sent at `at`. */
+static void pipe_write(struct tls_pipe *p, uint64_t door, uint64_t at, const char *text)
+{
+	struct tks_event ev = { .kind = TKS_EV_PLAIN, .dir = TKS_TX };
+	size_t len = strlen(text);
+	struct record r;
+
+	p->l.now = door * MS;
+	if (p->plain) {
+		p->l.now = at * MS;
+		lib_tx(&p->l, 1, text);
+		return;
+	}
+	ev.call = ++p->o.calls[TKS_TX];
+	ev.seq = p->o.bytes[TKS_TX];
+	p->o.bytes[TKS_TX] += (uint32_t)len;
+	pipe_event(p, &ev, text, len);
+	pipe_send(p, at * MS, record(&p->w, &r, DATA, len + 17), ev.call);
+}
+
+static void pipe_chunk(struct tls_pipe *p, uint64_t door, uint64_t at, const char *text)
+{
+	char buf[1024];
+
+	pipe_write(p, door, at, lib_chunk(buf, sizeof(buf), text));
+}
+
+static void pipe_arrive(struct tls_pipe *p, uint8_t type, size_t len)
+{
+	struct record r;
+
+	record(&p->w, &r, type, len);
+	lib_bytes(&p->l, 1, TKS_RX, r.b, r.n, true);
+}
+
+/* The request arrives at 100 ms and is read at 120. */
+static void pipe_request(struct tls_pipe *p)
+{
+	struct tks_event ev = { .kind = TKS_EV_PLAIN, .dir = TKS_RX, .asked = 65536 };
+
+	p->l.now = 100 * MS;
+	if (p->plain) {
+		lib_rx(&p->l, 1, request);
+		return;
+	}
+	pipe_arrive(p, DATA, sizeof(request) - 1 + 17);
+	p->l.now = 120 * MS;
+	ev.call = ++p->o.calls[TKS_RX];
+	ev.seq = p->o.bytes[TKS_RX];
+	p->o.bytes[TKS_RX] += sizeof(request) - 1;
+	pipe_event(p, &ev, request, sizeof(request) - 1);
+}
+
+/* Opens at 90 ms; the handshake is over at 94. early: the client's hello came at 89 ms, when only
+ * the listener had a socket. */
+static void pipe_open(struct tls_pipe *p, bool early)
+{
+	struct tks_event ev = { .kind = TKS_EV_DATA, .dir = TKS_RX, .seq = 1000 };
+	struct record r;
+
+	record(&p->w, &r, HANDSHAKE, 517);
+	p->l.now = 89 * MS;
+	if (early && !p->plain) {
+		ev.len = ev.cap = (uint32_t)r.n;
+		ev.data = r.b;
+		lib_event(&p->l, 1, &ev);
+		ev.conn = 0;
+		assert_int_equal(tks_pipeline_feed(p->l.p, &ev), 0);
+	}
+	p->l.now = 90 * MS;
+	lib_open(&p->l, 1);
+	if (p->plain)
+		return;
+	if (early)
+		p->l.rx_seq[1] += (uint32_t)r.n;
+	else
+		lib_bytes(&p->l, 1, TKS_RX, r.b, r.n, true);
+	record(&p->w, &r, HANDSHAKE, 122);
+	memcpy(r.b + TKS_TLS_HEADER, (uint8_t[]){ 2, 0, 0, 118, 3, 3 }, 6);
+	memcpy(r.b + TKS_TLS_HEADER + 38 + 33, (uint8_t[]){ 0x13, 1 }, 2);
+	r.b[TKS_TLS_HEADER + 38] = 32;
+	pipe_send(p, 91 * MS, &r, 0);
+	pipe_send(p, 92 * MS, record(&p->w, &r, DATA, 1200), 0);
+	p->l.now = 93 * MS;
+	pipe_arrive(p, DATA, 53);
+	pipe_send(p, 94 * MS, record(&p->w, &r, DATA, 234), 0);
+}
+
+/* Sent as test_pipeline.c's answer is; at the library's door 5 ms, 6 ms and 2 ms before that. */
+static void pipe_answer(struct tls_pipe *p)
+{
+	pipe_write(p, 150, 150, head);
+	pipe_chunk(p, 195, 200, token);
+	pipe_chunk(p, 204, 210, token);
+	pipe_chunk(p, 228, 230, token);
+	pipe_chunk(p, 240, 240, finish);
+	pipe_chunk(p, 240, 240, usage3);
+	pipe_chunk(p, 250, 250, done);
+	pipe_write(p, 250, 250, "0\r\n\r\n");
+}
+
+static struct tls_pipe *pipe_run(uint16_t lib, bool plain, bool early)
+{
+	struct tks_pipeline_config cfg = { .boundary = TKS_B_SEND, .plaintext = !plain };
+	struct tls_pipe *p = calloc(1, sizeof(*p));
+
+	assert_non_null(p);
+	assert_int_equal(lib_open_pipe(&p->l, cfg), 0);
+	p->w.random = 88172645463325252ull;
+	p->o.id = 0x1000;
+	p->o.lib = lib;
+	p->plain = plain;
+	pipe_open(p, early);
+	pipe_request(p);
+	pipe_answer(p);
+	return p;
+}
+
+static void pipe_over(struct tls_pipe *p)
+{
+	tks_pipeline_free(p->l.p);
+	assert_int_equal(p->l.mem.used, 0);
+	free(p);
+}
+
+/* The figures of the plaintext's record are test_pipeline.c's, by hand; here that nothing of them
+ * is different. */
+static void check_same(const struct lib_record *a, const struct lib_record *b)
+{
+	const struct tks_request *r = &a->r, *s = &b->r;
+
+	assert_int_equal(r->t_request_ns, s->t_request_ns);
+	assert_int_equal(r->t_request_end_ns, s->t_request_end_ns);
+	assert_int_equal(r->t_headers_ns, s->t_headers_ns);
+	assert_int_equal(r->t_first_ns, s->t_first_ns);
+	assert_int_equal(r->t_last_ns, s->t_last_ns);
+	assert_int_equal(r->t_finish_ns, s->t_finish_ns);
+	assert_int_equal(r->t_end_ns, s->t_end_ns);
+	assert_int_equal(r->ttft_ns, s->ttft_ns);
+	assert_int_equal(r->tpot_ns, s->tpot_ns);
+	assert_int_equal(r->e2e_ns, s->e2e_ns);
+	assert_int_equal(r->send_wait_ns, s->send_wait_ns);
+	assert_int_equal(r->tokens, s->tokens);
+	assert_int_equal(r->frames, s->frames);
+	assert_int_equal(r->flags, s->flags);
+	assert_int_equal(r->status, s->status);
+	assert_int_equal(r->pid, s->pid);
+	assert_memory_equal(&r->itl, &s->itl, sizeof(r->itl));
+	assert_string_equal(r->comm, s->comm);
+	assert_string_equal(r->model, s->model);
+	assert_string_equal(r->path, s->path);
+	assert_string_equal(r->finish, s->finish);
+	assert_string_equal(r->local, s->local);
+	assert_string_equal(r->peer, s->peer);
+	assert_memory_equal(a->at, b->at, sizeof(a->at));
+}
+
+static void check_boundaries(const struct tks_request *r)
+{
+	assert_int_equal(r->nboundaries, 2);
+	assert_int_equal(r->at_boundary[0].boundary, TKS_B_SEND);
+	assert_int_equal(r->at_boundary[0].ttft_ns, 100 * MS);
+	assert_int_equal(r->at_boundary[0].tpot_ns, 15 * MS);
+	assert_int_equal(r->at_boundary[0].itl.n, 2);
+	assert_int_equal(r->at_boundary[0].itl.min_ns, 10 * MS);
+	assert_int_equal(r->at_boundary[0].itl.max_ns, 20 * MS);
+	/* In the library at 195, 204 and 228. */
+	assert_int_equal(r->at_boundary[1].boundary, TKS_B_TLS);
+	assert_int_equal(r->at_boundary[1].ttft_ns, 95 * MS);
+	assert_int_equal(r->at_boundary[1].tpot_ns, 33 * MS / 2);
+	assert_int_equal(r->at_boundary[1].itl.n, 2);
+	assert_int_equal(r->at_boundary[1].itl.min_ns, 9 * MS);
+	assert_int_equal(r->at_boundary[1].itl.max_ns, 24 * MS);
+	assert_int_equal(r->at_boundary[1].itl.mean_ns, 33 * MS / 2);
+}
+
+static void test_pipeline(void **state)
+{
+	static const uint16_t lib[] = { TKS_TLS_OPENSSL, TKS_TLS_GNUTLS, TKS_TLS_NSS, TKS_TLS_GO };
+	struct tls_pipe *plain = pipe_run(0, true, false);
+
+	(void)state;
+	assert_int_equal(plain->l.n, 1);
+	assert_string_equal(plain->l.rec[0].r.transport, "tcp");
+	assert_int_equal(plain->l.rec[0].r.flags, 0);
+	assert_int_equal(plain->l.rec[0].r.ttft_ns, 100 * MS);
+	assert_int_equal(plain->l.rec[0].r.tpot_ns, 15 * MS);
+	assert_int_equal(plain->l.rec[0].r.nboundaries, 0);
+	for (size_t i = 0; i < 8; i++) {
+		struct tls_pipe *p = pipe_run(lib[i / 2], false, i % 2);
+		struct tks_pipeline_counters c;
+
+		assert_int_equal(p->l.n, 1);
+		assert_string_equal(p->l.rec[0].r.transport, "tls");
+		check_same(&p->l.rec[0], &plain->l.rec[0]);
+		check_boundaries(&p->l.rec[0].r);
+		tks_pipeline_counters(p->l.p, &c);
+		assert_int_equal(c.encrypted, 1);
+		assert_int_equal(c.tls_ties, 1);
+		assert_int_equal(c.tls_untied, 0);
+		assert_int_equal(c.lost_bytes, 0);
+		pipe_over(p);
+	}
+	pipe_over(plain);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1956,6 +2219,7 @@ int main(void)
 		cmocka_unit_test(test_records_max),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_no_memory_once),
+		cmocka_unit_test(test_pipeline),
 	};
 
 	return cmocka_run_group_tests_name("tls", tests, NULL, NULL);
