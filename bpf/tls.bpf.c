@@ -233,7 +233,7 @@ static __always_inline int tls_obj_free(__u64 obj)
 	return 0;
 }
 
-/* SSL_free, gnutls_deinit: the next object may get its address. */
+/* SSL_free, gnutls_deinit, PR_Close: the next object may get its address. */
 SEC("?uprobe")
 int BPF_KPROBE(tls_free, __u64 obj)
 {

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <bpf/libbpf.h>
@@ -66,6 +67,7 @@ static const struct probe probes[] = {
 	{ "PR_Read", "tls_read_ret", LIB_NSS, true, NULL },
 	{ "PR_Recv", "tls_read_nss", LIB_NSS, false, NULL },
 	{ "PR_Recv", "tls_read_ret", LIB_NSS, true, NULL },
+	{ "PR_Close", "tls_free", LIB_NSS, false, NULL },
 };
 
 enum { NPROBES = sizeof(probes) / sizeof(probes[0]) };
@@ -96,13 +98,18 @@ struct file {
 	const char *reason;
 	unsigned int nlinks;
 	struct bpf_link **links;
+	uint64_t at_returns; /* bits of those that are return probes */
+	bool no_returns; /* they would kill a process that has the file mapped */
 };
+
+_Static_assert(NPROBES <= 64, "the links that may be return probes have bits");
 
 struct tks_tls_attach {
 	struct tokensnoop_bpf *skel;
 	struct file *files;
 	size_t nfiles, cap_files;
 	unsigned int scan;
+	bool returns_are_syscalls;
 };
 
 /* --- a file --- */
@@ -152,6 +159,8 @@ static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const ch
 	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, offset, &opts) : NULL;
 	if (!link)
 		return prog ? -errno : -ENOENT;
+	if (at_return)
+		f->at_returns |= 1ull << f->nlinks;
 	f->links[f->nlinks++] = link;
 	return 0;
 }
@@ -162,6 +171,57 @@ static void detach(struct file *f)
 		bpf_link__destroy(f->links[--f->nlinks]);
 	free(f->links);
 	f->links = NULL;
+	f->at_returns = 0;
+}
+
+/* --- return probes and seccomp --- */
+
+/*
+ * From 6.11 (ff474a78cef5, "uprobe: Add uretprobe syscall to speed up return probe") a return probe
+ * is a system call of the target's, which a seccomp filter may answer with death; since 6.14
+ * (cf6cb56ef244, "seccomp: passthrough uretprobe systemcall without filtering") filters don't see
+ * it.
+ */
+static bool returns_are_syscalls(void)
+{
+	unsigned int major, minor;
+	struct utsname u;
+
+	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 && major == 6 &&
+	       minor >= 11 && minor < 14;
+}
+
+static bool is_filtered(pid_t pid)
+{
+	char path[32], line[128];
+	int mode = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f) && sscanf(line, "Seccomp: %d", &mode) != 1)
+		;
+	fclose(f);
+	return mode != 0;
+}
+
+static void check_returns(struct tks_tls_attach *a, struct file *f, pid_t pid)
+{
+	if (f->no_returns || !a->returns_are_syscalls || !is_filtered(pid))
+		return;
+	f->no_returns = true;
+	f->reason =
+		"reads are not seen: a process that uses it has a seccomp filter, which on this "
+		"kernel may kill it for a return probe";
+	for (unsigned int i = 0; i < f->nlinks && i < 64; i++) {
+		if (!(f->at_returns >> i & 1))
+			continue;
+		bpf_link__destroy(f->links[i]);
+		f->links[i] = NULL;
+	}
+	f->at_returns = 0;
 }
 
 static int attach_found(struct tks_tls_attach *a, struct file *f, int fd, const struct found *found)
@@ -169,7 +229,8 @@ static int attach_found(struct tks_tls_attach *a, struct file *f, int fd, const 
 	int err = 0;
 
 	for (size_t i = 0; i < NPROBES && !err; i++) {
-		if (found->offset[i] && !same_place(found, i) && !superseded(found, i))
+		if (found->offset[i] && !same_place(found, i) && !superseded(found, i) &&
+		    !(probes[i].at_return && f->no_returns))
 			err = attach_one(a, f, fd, probes[i].prog, probes[i].at_return,
 					 found->offset[i]);
 	}
@@ -342,6 +403,8 @@ static void look_at(struct tks_tls_attach *a, pid_t pid, const struct mapping *m
 
 	if (f) {
 		f->seen = a->scan;
+		if (f->libs)
+			check_returns(a, f, pid);
 		return;
 	}
 	fd = open_mapping(pid, m);
@@ -356,6 +419,7 @@ static void look_at(struct tks_tls_attach *a, pid_t pid, const struct mapping *m
 	f = file_add(a, &st, m->path, pid);
 	if (f) {
 		f->seen = a->scan;
+		check_returns(a, f, pid);
 		examine(a, f, fd);
 	}
 close_fd:
@@ -420,8 +484,10 @@ struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
 {
 	struct tks_tls_attach *a = calloc(1, sizeof(*a));
 
-	if (a)
-		a->skel = skel;
+	if (!a)
+		return NULL;
+	a->skel = skel;
+	a->returns_are_syscalls = returns_are_syscalls();
 	return a;
 }
 

@@ -86,7 +86,7 @@ static void print_tls_file(void *ctx, const struct tks_tls_file *f)
 	if (f->err)
 		fprintf(out, "not read: %s\n", f->reason);
 	else
-		fprintf(out, "%u probes\n", f->probes);
+		fprintf(out, "%u probes%s%s\n", f->probes, f->reason[0] ? "; " : "", f->reason);
 }
 
 /* What of the processes that run now would be read: attached for real, and taken off again. */

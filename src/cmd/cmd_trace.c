@@ -308,7 +308,7 @@ static void print_tls_file(void *ctx, const struct tks_tls_file *f)
 	if (f->err)
 		fprintf(out, "not read: %s\n", f->reason);
 	else
-		fprintf(out, "%u probes\n", f->probes);
+		fprintf(out, "%u probes%s%s\n", f->probes, f->reason[0] ? "; " : "", f->reason);
 }
 
 /* Takes what the ring still holds, ends what is open, detaches. */

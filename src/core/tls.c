@@ -45,6 +45,7 @@ struct object {
 	bool started[2]; /* by direction: the first piece has come */
 	bool marks_writes; /* the ciphertext of its writes is marked */
 	bool dead; /* of no interest */
+	bool closed; /* its connection is over */
 	uint32_t expect[2]; /* the count that the next piece should have */
 	uint32_t out[2]; /* number of the next byte handed on */
 	struct tks_list pieces[2];
@@ -239,21 +240,30 @@ static struct object *object_find(struct tks_tls *t, uint32_t pid, uint64_t id)
 	return o;
 }
 
-static void untie(struct object *o)
+/* What waits is not handed on: its bytes are missing. */
+static void drop_pieces(struct tks_tls *t, struct object *o)
+{
+	struct piece *p;
+
+	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
+		while ((p = first_piece(o, dir))) {
+			o->out[dir] += p->missing + p->len - p->at;
+			piece_free(t, o, p);
+		}
+	}
+	tks_list_remove(&o->waiting);
+}
+
+/* Its connection is over, or another's: what is written or read from now on belongs to none, until
+ * it shows up on one again. */
+static void untie(struct tks_tls *t, struct object *o)
 {
 	if (!o->conn)
 		return;
 	o->conn->obj = NULL;
 	o->conn = NULL;
-}
-
-static void drop_pieces(struct tks_tls *t, struct object *o)
-{
-	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
-		while (first_piece(o, dir))
-			piece_free(t, o, first_piece(o, dir));
-	}
-	tks_list_remove(&o->waiting);
+	o->closed = true;
+	drop_pieces(t, o);
 }
 
 static void object_free(struct tks_tls *t, struct object *o)
@@ -263,7 +273,7 @@ static void object_free(struct tks_tls *t, struct object *o)
 	while (*p != o)
 		p = &(*p)->hash_next;
 	*p = o->hash_next;
-	untie(o);
+	untie(t, o);
 	drop_pieces(t, o);
 	while (!tks_list_empty(&o->marks))
 		mark_remove(t, first_mark(o));
@@ -566,12 +576,16 @@ static void tie(struct tks_tls *t, struct object *o, struct tks_tls_conn *c)
 {
 	if (o->conn == c || o->dead)
 		return;
-	untie(o);
-	if (c->obj)
-		untie(c->obj);
-	if (o->own) {
-		/* It was given up on, and has a connection that stands for it. */
+	/* Given up on, it has a connection that stands for it. */
+	if (o->own)
 		return;
+	untie(t, o);
+	if (c->obj)
+		untie(t, c->obj);
+	if (o->closed) {
+		/* Used again for another connection. */
+		o->closed = o->whole = false;
+		o->out[TKS_RX] = o->out[TKS_TX] = 0;
 	}
 	o->conn = c;
 	c->obj = o;
@@ -749,7 +763,7 @@ void tks_tls_conn_free(struct tks_tls_conn *c)
 	if (!c)
 		return;
 	if (c->obj)
-		untie(c->obj);
+		untie(c->tls, c->obj);
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
 		tks_stream_free(&c->stream[dir]);
 		tks_mem_free(c->tls->mem, c->records[dir].at,
@@ -850,7 +864,8 @@ static int piece_add(struct tks_tls *t, struct object *o, const struct tks_event
 	struct piece *p;
 
 	*out = NULL;
-	if (o->pending + ev->cap > PENDING_MAX)
+	/* Of one whose connection is over only the last write may turn out to be another's. */
+	if (o->pending + ev->cap > PENDING_MAX || (o->closed && !o->conn && !ev->cont))
 		drop_pieces(t, o);
 	p = tks_mem_alloc(t->mem, sizeof(*p) + ev->cap);
 	if (!p) {
@@ -894,9 +909,13 @@ static int on_plain(struct tks_tls *t, struct object *o, const struct tks_event 
 	struct piece *p;
 	int err;
 
+	o->lib = ev->lib;
 	if (o->dead)
 		return 0;
-	o->lib = ev->lib;
+	if (o->closed && ev->dir == TKS_RX) {
+		o->expect[ev->dir] = ev->seq + ev->len;
+		return 0;
+	}
 	if (ev->again) {
 		/* Bytes that are waiting already, or were sent in part. */
 		t->counters.retries += !ev->cont;
@@ -910,7 +929,7 @@ static int on_plain(struct tks_tls *t, struct object *o, const struct tks_event 
 		return err;
 	if (o->own)
 		deliver_untied(t, o, p);
-	else if (!o->conn)
+	else if (!o->conn && !o->closed)
 		wait_for_tie(t, o, ev->ts_ns);
 	else if (ev->dir == TKS_RX)
 		deliver_read(t, o, p);

@@ -85,6 +85,8 @@ def check_doctor(text, status, expected):
         problems.append(f"exit status {status}")
     if chosen != [expected["send"]]:
         problems.append(f"chose {chosen or 'no send hook'}, expected {expected['send']}")
+    if not re.search(r"^tls\s+uprobe\s+chosen\b", text, re.M):
+        problems.append("no TLS libraries are read")
     if works != sorted(expected["works"]):
         problems.append(f"working send hooks: {works}, expected {sorted(expected['works'])}")
     return problems
