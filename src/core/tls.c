@@ -18,8 +18,12 @@ enum {
 	RECORDS_MAX = 1024, /* records of a direction that wait for their plaintext */
 	OVERHEAD_MIN = 8, /* what a record's payload has more than its plaintext: CCM_8 */
 	OVERHEAD_MAX = 16 + 64 + 256, /* CBC: the vector, a SHA-512 and the longest padding */
-	UNTIED_NS = 1000000000, /* an object is waited for so long */
+	UNTIED_NS = 1000000000, /* an object that was written to is waited for so long */
 };
+
+/* One that was only read from has sent nothing that could show its connection: the answer may take
+ * its time. */
+#define UNWRITTEN_NS 300000000000ull
 
 /* Plaintext that waits: to be sent, or for its connection to be known. */
 struct piece {
@@ -27,6 +31,7 @@ struct piece {
 	enum tks_dir dir;
 	bool cont;
 	uint32_t call, len, cap, asked, at; /* at: bytes of it that were handed on */
+	uint32_t last; /* the call that handed it over last, after refusals */
 	uint32_t missing; /* bytes that are missing before it */
 	uint64_t ts_ns;
 	uint8_t data[];
@@ -46,6 +51,8 @@ struct object {
 	bool marks_writes; /* the ciphertext of its writes is marked */
 	bool dead; /* of no interest */
 	bool closed; /* its connection is over */
+	bool given_up; /* nothing was found once */
+	bool written; /* waits, and not only with what was read */
 	uint32_t expect[2]; /* the count that the next piece should have */
 	uint32_t out[2]; /* number of the next byte handed on */
 	struct tks_list pieces[2];
@@ -89,12 +96,13 @@ struct tks_tls_conn {
 	int overhead; /* of a record; 0: not known */
 	uint32_t finished; /* TLS 1.3: length of the client's Finished, which is still to come */
 	bool from_start;
+	bool torn; /* sends were lost */
 	uint32_t rx_left; /* bytes of the record read last that were not read yet */
 	uint64_t rx_ns; /* when it arrived */
 	uint64_t rx_read_ns; /* of the last read whose record was not there: what came before it and
 			      * is told of later has been read */
-	uint64_t nested; /* of the send under way */
-	uint32_t nested_pid, nested_call;
+	uint64_t nested; /* the object that the last nested send was in a call of */
+	uint32_t nested_pid;
 };
 
 struct tks_tls {
@@ -103,7 +111,7 @@ struct tks_tls {
 	void *ctx;
 	struct object *objects[BUCKETS];
 	struct mark *marks[BUCKETS];
-	struct tks_list lru, waiting;
+	struct tks_list lru, waiting, unwritten; /* the last two: by since_ns */
 	uint32_t nobjects;
 	struct tks_tls_counters counters;
 };
@@ -451,7 +459,7 @@ static void skip_to_call(struct tks_tls *t, struct object *o, uint32_t call)
 	uint32_t missing = 0;
 	struct piece *p;
 
-	while ((p = first_piece(o, TKS_TX)) && p->call < call) {
+	while ((p = first_piece(o, TKS_TX)) && p->last < call) {
 		missing += p->missing + p->len - p->at;
 		piece_free(t, o, p);
 	}
@@ -480,7 +488,8 @@ static uint32_t left_of_call(const struct object *o, const struct piece *p)
 
 /* What was gathered from several writes leaves in one record (GnuTLS, corked): the first so many
  * whole writes that fit it exactly. 0: none do. */
-static uint32_t gathered(struct tks_tls_conn *c, const struct object *o, uint32_t len)
+static uint32_t gathered(struct tks_tls_conn *c, const struct object *o, uint32_t len,
+			 uint64_t ts_ns)
 {
 	uint32_t n = 0;
 
@@ -489,7 +498,7 @@ static uint32_t gathered(struct tks_tls_conn *c, const struct object *o, uint32_
 		const struct piece *p = tks_list_entry(l, struct piece, list);
 
 		n += p->len - p->at;
-		if (n > len)
+		if (n > len || p->ts_ns > ts_ns)
 			break;
 		learn_overhead(c, len, n);
 		if (c->overhead)
@@ -516,36 +525,59 @@ static void take_along(struct tks_tls *t, struct object *o, const struct seen *s
 	}
 }
 
-/* A record of a tied connection left. */
-static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct seen *s)
+/* The write that a record is of, as far as something shows that; 0: not known. */
+static uint32_t call_of(struct tks_tls *t, struct tks_tls_conn *c, const struct seen *s)
 {
-	struct object *o = c->obj;
 	struct mark *m = mark_find(t, s->head, s->nhead);
-	uint32_t call = 0, left, n;
-	struct piece *p;
+	struct object *o = c->obj;
+	uint32_t call = 0;
 
 	if (m) {
 		call = m->obj == o ? m->call : 0;
 		mark_remove(t, m);
 	}
-	/* Handshakes, alerts, and in TLS 1.3 tickets and key updates. */
-	if (s->type != TKS_TLS_DATA || (o->marks_writes && !call))
-		return;
-	if (call)
-		skip_to_call(t, o, call);
-	p = first_piece(o, TKS_TX);
-	if (!p || p->ts_ns > s->ts_ns)
-		return;
-	left = left_of_call(o, p);
-	n = plain_of(c, s->len, left);
-	if (!n && call)
+	return call;
+}
+
+/* How much of what waits, first a piece of o's, is in the record. */
+static uint32_t plain_in(struct tks_tls_conn *c, const struct object *o, const struct piece *p,
+			 const struct seen *s, bool marked)
+{
+	uint32_t left = left_of_call(o, p), n = 0;
+
+	if (!marked && !c->overhead)
+		n = gathered(c, o, s->len, s->ts_ns);
+	if (!n)
+		n = plain_of(c, s->len, left);
+	if (!n && marked)
 		n = left < TKS_TLS_PLAIN_MAX ? left : TKS_TLS_PLAIN_MAX;
-	else if (!n)
-		n = gathered(c, o, s->len);
 	if (left <= TKS_TLS_PLAIN_MAX)
 		learn_overhead(c, s->len, left);
 	/* Padding (TLS 1.3) is no plaintext. */
-	take_along(t, o, s, call && n > left ? left : n);
+	return marked && n > left ? left : n;
+}
+
+/* A record of a tied connection left. */
+static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct seen *s)
+{
+	struct object *o = c->obj;
+	uint32_t call = call_of(t, c, s);
+	bool mine = s->obj == o->id && s->pid == o->pid && s->call;
+	struct piece *p;
+
+	/* Handshakes, alerts, and in TLS 1.3 tickets and key updates. */
+	if (s->type != TKS_TLS_DATA || (o->marks_writes && !call))
+		return;
+	if (call) {
+		skip_to_call(t, o, call);
+	} else if (c->torn && mine) {
+		skip_to_call(t, o, s->call);
+		c->torn = false;
+	}
+	p = first_piece(o, TKS_TX);
+	if (!p || p->ts_ns > s->ts_ns || (call && p->call > call))
+		return;
+	take_along(t, o, s, plain_in(c, o, p, s, call));
 }
 
 /* --- ties --- */
@@ -574,11 +606,6 @@ static void settle(struct tks_tls *t, struct object *o)
 
 static void tie(struct tks_tls *t, struct object *o, struct tks_tls_conn *c)
 {
-	if (o->conn == c || o->dead)
-		return;
-	/* Given up on, it has a connection that stands for it. */
-	if (o->own)
-		return;
 	untie(t, o);
 	if (c->obj)
 		untie(t, c->obj);
@@ -603,8 +630,12 @@ static bool could_hold(const struct object *o, const struct seen *s)
 
 	if (s->type != TKS_TLS_DATA)
 		return true;
-	return p && p->call <= s->call && p->ts_ns <= s->ts_ns &&
-	       s->len <= left_of_call(o, p) + OVERHEAD_MAX;
+	if (!p || p->ts_ns > s->ts_ns)
+		return false;
+	/* Several writes' (corked) leave in a call that is none. */
+	if (!s->call)
+		return s->len <= o->pending + OVERHEAD_MAX;
+	return p->call <= s->call && s->len <= left_of_call(o, p) + OVERHEAD_MAX;
 }
 
 /* Whose record it is, if something shows that. */
@@ -652,7 +683,16 @@ static void read_hello(struct tks_tls_conn *c, const struct tks_tls_record *r)
 		c->finished = c->from_start ? 4 + (suite == 0x1302 ? 48 : 32) : 0;
 	} else if (suite >= 0xcca8 && suite <= 0xccae) {
 		c->overhead = 16;
+	} else if ((suite >= 0x9c && suite <= 0xa7) || (suite >= 0xc02b && suite <= 0xc032)) {
+		c->overhead = 24;
 	}
+}
+
+/* What a send was nested in has to wait with its bytes where they come early; ciphertext has no use
+ * for that field of their stamp. */
+static uint64_t nesting(const struct tks_event *ev)
+{
+	return ev->dir == TKS_TX && ev->obj ? (uint64_t)ev->call << 1 | 1 : 0;
 }
 
 static void on_sent(void *ctx, const struct tks_tls_record *r)
@@ -661,9 +701,9 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 	const struct tks_stamp *st = tks_timeline_at(&c->stream[TKS_TX].timeline, r->end - 1);
 	struct seen s = { .ts_ns = st ? st->ts_ns : 0,
 			  .ret_ns = st ? st->ret_ns : 0,
-			  .obj = c->nested,
+			  .obj = st && st->tls_ns ? c->nested : 0,
 			  .pid = c->nested_pid,
-			  .call = c->nested_call,
+			  .call = st ? (uint32_t)(st->tls_ns >> 1) : 0,
 			  .len = r->len,
 			  .type = r->type,
 			  .nhead = r->nhead < TKS_TLS_HEAD ? r->nhead : TKS_TLS_HEAD };
@@ -672,6 +712,10 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 	read_hello(c, r);
 	memcpy(s.head, r->head, sizeof(s.head));
 	o = shown_by(c->tls, &s);
+	/* It has been given up on, and has a connection that stands for it, or is of no interest.
+	 */
+	if (o && (o->own || o->dead))
+		return;
 	if (o && o != c->obj) {
 		ring_push(&c->records[TKS_TX], c->tls->mem, &s);
 		tie(c->tls, o, c);
@@ -735,9 +779,10 @@ static int rx_gap(void *ctx, uint64_t off, uint64_t len, enum tks_gap_why why)
 
 static int tx_gap(void *ctx, uint64_t off, uint64_t len, enum tks_gap_why why)
 {
-	(void)why;
-	return cipher_gap(tks_list_entry(ctx, struct tks_tls_conn, stream[TKS_TX]), TKS_TX, off,
-			  len);
+	struct tks_tls_conn *c = tks_list_entry(ctx, struct tks_tls_conn, stream[TKS_TX]);
+
+	c->torn |= why == TKS_GAP_LOST;
+	return cipher_gap(c, TKS_TX, off, len);
 }
 
 static const struct tks_stream_ops rx_ops = { .data = rx_data, .gap = rx_gap };
@@ -788,24 +833,24 @@ int tks_tls_cipher(struct tks_tls_conn *c, const struct tks_event *ev)
 		.data = ev->data,
 		.ts_ns = ev->ts_ns,
 		.ret_ns = ev->ret_ns,
+		.tls_ns = nesting(ev),
 	};
 
-	c->nested = ev->dir == TKS_TX ? ev->obj : 0;
-	c->nested_pid = ev->proc.pid;
-	c->nested_call = ev->call;
+	if (seg.tls_ns) {
+		c->nested = ev->obj;
+		c->nested_pid = ev->proc.pid;
+	}
 	return tks_stream_add(&c->stream[ev->dir], &seg);
 }
 
 void tks_tls_conn_advance(struct tks_tls_conn *c, uint64_t now_ns)
 {
-	c->nested = 0;
 	tks_stream_advance(&c->stream[TKS_RX], now_ns);
 	tks_stream_advance(&c->stream[TKS_TX], now_ns);
 }
 
 void tks_tls_conn_end(struct tks_tls_conn *c, enum tks_dir dir, uint32_t seq)
 {
-	c->nested = 0;
 	tks_stream_end_at(&c->stream[dir], seq);
 	tks_stream_flush(&c->stream[dir]);
 }
@@ -824,7 +869,8 @@ bool tks_tls_conn_obj(const struct tks_tls_conn *c, uint32_t *pid, uint64_t *obj
 /* How many bytes are missing before this one; the first one seen tells whether it is the first. */
 static uint32_t missing_before(struct object *o, const struct tks_event *ev)
 {
-	uint32_t missing = o->started[ev->dir] ? ev->seq - o->expect[ev->dir] : 0;
+	/* Numbers begin with what is seen first, unless all was promised. */
+	uint32_t missing = o->started[ev->dir] || o->conn ? ev->seq - o->expect[ev->dir] : 0;
 
 	if (!o->started[ev->dir])
 		o->whole &= ev->call == 1 && !ev->cont;
@@ -847,7 +893,7 @@ static void drop_resumed(struct tks_tls *t, struct object *o, const struct tks_e
 		struct piece *p = tks_list_entry(l, struct piece, list);
 
 		next = l->next;
-		if (p->call != ev->call - 1 || !p->cont || p->at)
+		if (p->last != ev->call - 1 || !p->cont || p->at)
 			continue;
 		resumed |= p->len == ev->len && p->cap == ev->cap &&
 			   !memcmp(p->data, ev->data, p->cap);
@@ -869,12 +915,13 @@ static int piece_add(struct tks_tls *t, struct object *o, const struct tks_event
 		drop_pieces(t, o);
 	p = tks_mem_alloc(t->mem, sizeof(*p) + ev->cap);
 	if (!p) {
-		o->out[ev->dir] += missing + ev->len;
+		/* Missing before the next. */
+		o->expect[ev->dir] = ev->seq - missing;
 		return -ENOMEM;
 	}
 	p->dir = ev->dir;
 	p->cont = ev->cont;
-	p->call = ev->call;
+	p->call = p->last = ev->call;
 	p->len = ev->len;
 	p->cap = ev->cap;
 	p->asked = ev->asked;
@@ -892,16 +939,33 @@ static void deliver_untied(struct tks_tls *t, struct object *o, struct piece *p)
 {
 	struct tks_stamp st = { .ts_ns = p->ts_ns };
 
-	hand_on(t, o, p, p->len, &st);
+	hand_on(t, o, p, p->len - p->at, &st);
 	piece_free(t, o, p);
 }
 
-static void wait_for_tie(struct tks_tls *t, struct object *o, uint64_t ts_ns)
+static void wait_for_tie(struct tks_tls *t, struct object *o, const struct tks_event *ev)
 {
-	if (!tks_list_empty(&o->waiting))
+	bool waits = !tks_list_empty(&o->waiting);
+
+	if (waits && (o->written || ev->dir == TKS_RX))
 		return;
-	o->since_ns = ts_ns;
-	tks_list_append(&t->waiting, &o->waiting);
+	tks_list_remove(&o->waiting);
+	o->written = ev->dir == TKS_TX;
+	o->since_ns = ev->ts_ns;
+	tks_list_append(o->written ? &t->waiting : &t->unwritten, &o->waiting);
+}
+
+/* What a refused write had is handed over by this one. */
+static void hand_over_again(struct tks_tls *t, struct object *o, const struct tks_event *ev)
+{
+	t->counters.retries += !ev->cont;
+	o->expect[ev->dir] += ev->len;
+	for (struct tks_list *l = o->pieces[TKS_TX].next; l != &o->pieces[TKS_TX]; l = l->next) {
+		struct piece *p = tks_list_entry(l, struct piece, list);
+
+		if (p->last == ev->call - 1)
+			p->last = ev->call;
+	}
 }
 
 static int on_plain(struct tks_tls *t, struct object *o, const struct tks_event *ev)
@@ -909,7 +973,6 @@ static int on_plain(struct tks_tls *t, struct object *o, const struct tks_event 
 	struct piece *p;
 	int err;
 
-	o->lib = ev->lib;
 	if (o->dead)
 		return 0;
 	if (o->closed && ev->dir == TKS_RX) {
@@ -918,8 +981,7 @@ static int on_plain(struct tks_tls *t, struct object *o, const struct tks_event 
 	}
 	if (ev->again) {
 		/* Bytes that are waiting already, or were sent in part. */
-		t->counters.retries += !ev->cont;
-		o->expect[ev->dir] = ev->seq + ev->len;
+		hand_over_again(t, o, ev);
 		return 0;
 	}
 	if (ev->dir == TKS_TX && !ev->cont)
@@ -930,7 +992,7 @@ static int on_plain(struct tks_tls *t, struct object *o, const struct tks_event 
 	if (o->own)
 		deliver_untied(t, o, p);
 	else if (!o->conn && !o->closed)
-		wait_for_tie(t, o, ev->ts_ns);
+		wait_for_tie(t, o, ev);
 	else if (ev->dir == TKS_RX)
 		deliver_read(t, o, p);
 	return 0;
@@ -949,6 +1011,7 @@ int tks_tls_event(struct tks_tls *t, const struct tks_event *ev)
 	o = object_of(t, ev);
 	if (!o)
 		return -ENOMEM;
+	o->lib = ev->lib;
 	return ev->kind == TKS_EV_CIPHER ? mark_add(t, o, ev) : on_plain(t, o, ev);
 }
 
@@ -968,10 +1031,12 @@ static void give_up(struct tks_tls *t, struct object *o)
 	struct piece *rx, *tx;
 
 	tks_list_remove(&o->waiting);
-	t->counters.untied++;
+	t->counters.untied += !o->given_up;
+	o->given_up = true;
 	o->own = t->ops->untied(t->ctx, &o->proc, o->id, o->whole);
 	if (!o->own) {
-		o->dead = true;
+		/* Its connection may show itself yet. */
+		o->whole = false;
 		drop_pieces(t, o);
 		return;
 	}
@@ -979,15 +1044,22 @@ static void give_up(struct tks_tls *t, struct object *o)
 		deliver_untied(t, o, !tx || (rx && rx->ts_ns <= tx->ts_ns) ? rx : tx);
 }
 
-void tks_tls_advance(struct tks_tls *t, uint64_t now_ns)
+static void give_up_late(struct tks_tls *t, struct tks_list *waiting, uint64_t wait_ns,
+			 uint64_t now_ns)
 {
-	while (!tks_list_empty(&t->waiting)) {
-		struct object *o = tks_list_entry(t->waiting.next, struct object, waiting);
+	while (!tks_list_empty(waiting)) {
+		struct object *o = tks_list_entry(waiting->next, struct object, waiting);
 
-		if (o->since_ns + UNTIED_NS > now_ns)
+		if (o->since_ns + wait_ns > now_ns)
 			break;
 		give_up(t, o);
 	}
+}
+
+void tks_tls_advance(struct tks_tls *t, uint64_t now_ns)
+{
+	give_up_late(t, &t->waiting, UNTIED_NS, now_ns);
+	give_up_late(t, &t->unwritten, UNWRITTEN_NS, now_ns);
 }
 
 /* --- life --- */
@@ -1003,6 +1075,7 @@ struct tks_tls *tks_tls_new(struct tks_mem *mem, const struct tks_tls_ops *ops, 
 	t->ctx = ctx;
 	tks_list_init(&t->lru);
 	tks_list_init(&t->waiting);
+	tks_list_init(&t->unwritten);
 	return t;
 }
 

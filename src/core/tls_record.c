@@ -16,8 +16,17 @@ static bool header_valid(const uint8_t *h)
 	       payload_len(h) && payload_len(h) <= PAYLOAD_MAX;
 }
 
+/* What there is of a header that was cut off. */
+static bool header_begins(const uint8_t *h, size_t len)
+{
+	return h[0] >= TKS_TLS_CHANGE_CIPHER && h[0] <= TKS_TLS_DATA && (len < 2 || h[1] == 3) &&
+	       (len < 3 || h[2] <= 4);
+}
+
 bool tks_tls_begins(const uint8_t *data, size_t len)
 {
+	bool chained = false;
+
 	while (len >= TKS_TLS_HEADER) {
 		size_t whole = TKS_TLS_HEADER + payload_len(data);
 
@@ -27,9 +36,10 @@ bool tks_tls_begins(const uint8_t *data, size_t len)
 			return true;
 		data += whole;
 		len -= whole;
+		chained = true;
 	}
-	return len >= 3 && data[0] >= TKS_TLS_CHANGE_CIPHER && data[0] <= TKS_TLS_DATA &&
-	       data[1] == 3 && data[2] <= 4;
+	/* One or two bytes alone say nothing. */
+	return len && (chained || len >= 3) && header_begins(data, len);
 }
 
 static void finish(struct tks_tls_framer *f, tks_tls_record_fn fn, void *ctx)

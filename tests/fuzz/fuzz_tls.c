@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Objects of TLS libraries and connections, as any kernel might tell of them: the input is a list
- * of events, four bytes each. First bytes of 0 to 11 make what libraries do, with the counts that
- * belong to it; the rest say things that don't fit. Whatever comes: of a direction no byte is
- * handed on twice or before an earlier one, no more bytes come out than went in, nothing goes to
- * what is over, and all memory is given back.
+ * of events, four bytes each, of which the first's lower half says what it is (step()). Most make
+ * what libraries do, with the counts that belong to it; some say things that don't fit. Whatever
+ * comes: of a direction no byte is handed on twice or before an earlier one, no more bytes come out
+ * than went in, nothing goes to what is over, and all memory is given back.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1601,6 +1601,34 @@ static void test_untied(void **state)
 	over(w);
 }
 
+/* The connection ends within a write: the rest of it is nobody's, and what follows, until the
+ * object is used for another connection. */
+static void test_connection_over_within_write(void **state)
+{
+	struct world *w = world();
+	struct owner *a = opened(w, 0), *b = opened(w, 1);
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct record r;
+
+	(void)state;
+	w->wants_untied = true;
+	handshake(w, a, &o);
+	forget(w);
+	put(w, &o, 200, "0123456789");
+	record(w, &r, DATA, 4 + 17);
+	mark(w, &o, 201, 1, r.b, r.n);
+	send_in(a, 202, &r, &o, 1);
+	EXPECT(w, "A> 0 0123 @202-207 t200\n");
+	closed(a);
+	put(w, &o, 300, "more");
+	get(w, &o, 310, "rest", 100);
+	tks_tls_advance(w->t, 2000000000);
+	EXPECT(w, "");
+	put_and_send(w, b, &o, 2000000100, "again", 17);
+	EXPECT(w, "B tied 7\nB> 0 again @2000000102-2000000107 t2000000100\n");
+	over(w);
+}
+
 static void test_disown(void **state)
 {
 	struct world *w = world();
@@ -2209,6 +2237,7 @@ int main(void)
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_connection_over),
 		cmocka_unit_test(test_untied),
+		cmocka_unit_test(test_connection_over_within_write),
 		cmocka_unit_test(test_disown),
 		cmocka_unit_test(test_late_tie),
 		cmocka_unit_test(test_closed),
