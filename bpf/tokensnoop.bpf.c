@@ -28,4 +28,5 @@ char LICENSE[] SEC("license") = "GPL";
 #include "recv.bpf.c"
 #include "state.bpf.c"
 #include "tls.bpf.c"
+#include "go.bpf.c"
 #include "code.bpf.c"

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <linux/capability.h>
@@ -64,4 +65,35 @@ bool tks_no_btf(char *why, size_t len)
 		"this kernel has no BTF (/sys/kernel/btf/vmlinux): use one built with CONFIG_DEBUG_INFO_BTF=y, "
 		"as all distributions' kernels since 5.10 are");
 	return true;
+}
+
+/*
+ * From 6.11 (ff474a78cef5, "uprobe: Add uretprobe syscall to speed up return probe") a return probe
+ * is a system call of the target's, which a seccomp filter may answer with death; since 6.14
+ * (cf6cb56ef244, "seccomp: passthrough uretprobe systemcall without filtering") filters don't see
+ * it.
+ */
+bool tks_uretprobe_is_syscall(void)
+{
+	unsigned int major, minor;
+	struct utsname u;
+
+	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 && major == 6 &&
+	       minor >= 11 && minor < 14;
+}
+
+bool tks_has_seccomp(pid_t pid)
+{
+	char path[32], line[128];
+	int mode = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f) && sscanf(line, "Seccomp: %d", &mode) != 1)
+		;
+	fclose(f);
+	return mode != 0;
 }

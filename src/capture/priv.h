@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* True, and a line that names the missing capabilities and the remedy in why, when this process
  * lacks any that tracing needs. */
@@ -12,5 +13,12 @@ bool tks_missing_caps(char *why, size_t len);
 
 /* True, and a line in why, when the kernel has no BTF of its own types. */
 bool tks_no_btf(char *why, size_t len);
+
+/* On this kernel a return probe (uretprobe) is a system call of the target's, which a seccomp
+ * filter sees. */
+bool tks_uretprobe_is_syscall(void);
+
+/* The process runs under seccomp. */
+bool tks_has_seccomp(pid_t pid);
 
 #endif

@@ -10,20 +10,18 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <bpf/libbpf.h>
 
 #include "elfsym.h"
 #include "gofunc.h"
+#include "maps.h"
+#include "priv.h"
 #include "tokensnoop.skel.h"
 
 enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, LIB_GO = 8 };
@@ -176,40 +174,9 @@ static void detach(struct file *f)
 
 /* --- return probes and seccomp --- */
 
-/*
- * From 6.11 (ff474a78cef5, "uprobe: Add uretprobe syscall to speed up return probe") a return probe
- * is a system call of the target's, which a seccomp filter may answer with death; since 6.14
- * (cf6cb56ef244, "seccomp: passthrough uretprobe systemcall without filtering") filters don't see
- * it.
- */
-static bool returns_are_syscalls(void)
-{
-	unsigned int major, minor;
-	struct utsname u;
-
-	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 && major == 6 &&
-	       minor >= 11 && minor < 14;
-}
-
-static bool is_filtered(pid_t pid)
-{
-	char path[32], line[128];
-	int mode = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f) && sscanf(line, "Seccomp: %d", &mode) != 1)
-		;
-	fclose(f);
-	return mode != 0;
-}
-
 static void check_returns(struct tks_tls_attach *a, struct file *f, pid_t pid)
 {
-	if (f->no_returns || !a->returns_are_syscalls || !is_filtered(pid))
+	if (f->no_returns || !a->returns_are_syscalls || !tks_has_seccomp(pid))
 		return;
 	f->no_returns = true;
 	f->reason =
@@ -319,7 +286,7 @@ static void examine(struct tks_tls_attach *a, struct file *f, int fd)
 	settle(f, attach_found(a, f, fd, &found));
 }
 
-static struct file *file_of(struct tks_tls_attach *a, dev_t dev, ino_t ino)
+static struct file *file_of(const struct tks_tls_attach *a, dev_t dev, ino_t ino)
 {
 	for (size_t i = 0; i < a->nfiles; i++) {
 		if (a->files[i].ino == ino && a->files[i].dev == dev)
@@ -354,48 +321,7 @@ static struct file *file_add(struct tks_tls_attach *a, const struct stat *st, co
 
 /* --- a process --- */
 
-struct mapping {
-	uint64_t start, end;
-	dev_t dev;
-	ino_t ino;
-	const char *path;
-};
-
-static bool parse_mapping(char *line, struct mapping *m)
-{
-	unsigned int major, minor;
-	char perms[8];
-	uint64_t ino;
-	int at = 0;
-
-	line[strcspn(line, "\n")] = 0;
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*x %x:%x %" SCNu64 " %n", &m->start, &m->end,
-		   perms, &major, &minor, &ino, &at) != 6 ||
-	    !at || !strchr(perms, 'x') || !ino || line[at] != '/')
-		return false;
-	m->dev = makedev(major, minor);
-	m->ino = (ino_t)ino;
-	m->path = line + at;
-	return true;
-}
-
-/* A path of a deleted file has " (deleted)" behind it. */
-static int open_mapping(pid_t pid, const struct mapping *m)
-{
-	char path[PATH_MAX];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
-		 m->end);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-		return fd;
-	if (snprintf(path, sizeof(path), "/proc/%d/root%s", pid, m->path) >= (int)sizeof(path))
-		return -1;
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static void look_at(struct tks_tls_attach *a, pid_t pid, const struct mapping *m)
+static void look_at(struct tks_tls_attach *a, pid_t pid, const struct tks_mapping *m)
 {
 	struct file *f = file_of(a, m->dev, m->ino);
 	struct stat st;
@@ -407,7 +333,7 @@ static void look_at(struct tks_tls_attach *a, pid_t pid, const struct mapping *m
 			check_returns(a, f, pid);
 		return;
 	}
-	fd = open_mapping(pid, m);
+	fd = tks_maps_open(pid, m);
 	if (fd < 0)
 		return;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
@@ -426,23 +352,21 @@ close_fd:
 	close(fd);
 }
 
+struct look {
+	struct tks_tls_attach *a;
+	pid_t pid;
+};
+
+static void on_mapping(void *ctx, const struct tks_mapping *m)
+{
+	const struct look *l = ctx;
+
+	look_at(l->a, l->pid, m);
+}
+
 void tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid)
 {
-	char path[32], *line = NULL;
-	size_t size = 0;
-	struct mapping m;
-	FILE *maps;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	maps = fopen(path, "re");
-	if (!maps)
-		return;
-	while (getline(&line, &size, maps) > 0) {
-		if (parse_mapping(line, &m))
-			look_at(a, pid, &m);
-	}
-	free(line);
-	fclose(maps);
+	tks_maps_each(pid, on_mapping, &(struct look){ a, pid });
 }
 
 /* --- all --- */
@@ -487,7 +411,7 @@ struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
 	if (!a)
 		return NULL;
 	a->skel = skel;
-	a->returns_are_syscalls = returns_are_syscalls();
+	a->returns_are_syscalls = tks_uretprobe_is_syscall();
 	return a;
 }
 
@@ -505,45 +429,31 @@ void tks_tls_attach_free(struct tks_tls_attach *a)
 
 /* --- what was found --- */
 
-/* The file with TLS functions that the process has mapped, or NULL. */
-static const struct file *mapped_by(const struct tks_tls_attach *a, pid_t pid)
+struct why {
+	const struct tks_tls_attach *a;
+	const struct file *found;
+};
+
+/* Of several files the one with a fault explains more. */
+static void on_blind_mapping(void *ctx, const struct tks_mapping *m)
 {
-	char path[32], *line = NULL;
-	const struct file *found = NULL;
-	size_t size = 0;
-	struct mapping m;
-	FILE *maps;
+	struct why *w = ctx;
+	const struct file *f = file_of(w->a, m->dev, m->ino);
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	maps = fopen(path, "re");
-	if (!maps)
-		return NULL;
-	while (getline(&line, &size, maps) > 0) {
-		const struct file *f = NULL;
-
-		for (size_t i = 0; i < a->nfiles && parse_mapping(line, &m); i++) {
-			if (a->files[i].ino == m.ino && a->files[i].dev == m.dev &&
-			    a->files[i].libs)
-				f = &a->files[i];
-		}
-		/* The one with a fault explains more. */
-		if (f && (!found || f->err))
-			found = f;
-	}
-	free(line);
-	fclose(maps);
-	return found;
+	if (f && f->libs && (!w->found || f->err))
+		w->found = f;
 }
 
 const char *tks_tls_attach_why_blind(const struct tks_tls_attach *a, pid_t pid)
 {
-	const struct file *f = mapped_by(a, pid);
+	struct why w = { .a = a };
 
-	if (!f)
+	tks_maps_each(pid, on_blind_mapping, &w);
+	if (!w.found)
 		return "it has none of the functions of OpenSSL, GnuTLS, NSS or Go that are known "
 		       "(rustls, or a stripped library within the program)";
-	return f->err ? f->reason
-		      : "its library's functions were not called where they are watched";
+	return w.found->err ? w.found->reason
+			    : "its library's functions were not called where they are watched";
 }
 
 static const char *libs_name(uint8_t libs)
