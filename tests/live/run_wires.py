@@ -885,8 +885,8 @@ def ws_server_dies(folder):
 
 
 def ws_mid(folder, mode):
-    """Started between two responses of a connection. That it is a WebSocket nobody can tell for certain without its
-    head, and with context takeover nobody can read it: a record or none, but no number is made up."""
+    """Started between two responses of a connection. Plain messages show that it is a WebSocket, and the next response
+    is whole, but for what the head had said and its request, which came before the first message told; with context takeover nobody can read it, and no number is made up."""
     go = go_file(folder)
     with PythonServer(folder, "realtime_app", *mode) as server:
         options = ["--tokens", "29,13", "--go", go, *(["--plain"] if mode else [])]
@@ -897,9 +897,12 @@ def ws_mid(folder, mode):
                 clients = client.logs()
                 server.witnesses(2)
                 records = tracer.stop()
-    known = {"response_id": clients[1]["id"], "tokens": 13, "finish": "completed", "dialect": "openai.realtime"}
+    known = {"response_id": clients[1]["id"], "tokens": 13, "finish": "completed", "dialect": "openai.realtime",
+             "status": 101, "path": None, "method": None}
     problems = [f"{k} {r[k]}" for r in records for k in known if r.get(k) not in (None, known[k], "unknown")]
-    problems += [f"{k} {r[k]} without a head" for r in records for k in ("path", "status", "method") if r.get(k)]
+    if mode:
+        r = only(records, "the response", lambda r: r["response_id"] == known["response_id"])
+        problems += wrong(r, **known, flags=[]) + ([] if r.get("tpot_ns") else ["no TPOT"])
     judge(problems + [p for r in records if not mode for p in wrong(r, tokens=None)], tracer.err_path)
 
 
