@@ -13,20 +13,25 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct code_key);
-	__type(value, __u8);
+	__type(value, __u32); /* code_round when it was told of */
 } code_seen SEC(".maps");
+
+/* Counted on by userspace, which forgets files that nobody maps, and misses those of a process that
+ * was gone before it was looked at: each file is told of once a round. */
+__u32 code_round;
 
 static __always_inline void code_of(const struct file *file)
 {
 	struct code_key key = {};
+	__u32 round = code_round, *told;
 	struct tks_rec *r;
-	__u8 one = 1;
 
 	key.ino = BPF_CORE_READ(file, f_inode, i_ino);
 	key.dev = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
-	if (bpf_map_lookup_elem(&code_seen, &key))
+	told = bpf_map_lookup_elem(&code_seen, &key);
+	if (told && *told == round)
 		return;
-	bpf_map_update_elem(&code_seen, &key, &one, BPF_ANY);
+	bpf_map_update_elem(&code_seen, &key, &round, BPF_ANY);
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r) {
 		bpf_map_delete_elem(&code_seen, &key);

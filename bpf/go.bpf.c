@@ -24,7 +24,8 @@ int go_write(struct pt_regs *ctx)
 	g->call = o ? o->tx_calls + 1 : 0;
 	if (!o)
 		return 0;
-	tls_is_written(c, o, &p, len);
+	tls_count(o, &p, len);
+	tls_emit_all(c, &p, len);
 	return 0;
 }
 

@@ -121,13 +121,12 @@ static __always_inline void tls_emit_all(struct tls_call *c, const struct tls_pi
 	}
 }
 
-static __always_inline void tls_is_written(struct tls_call *c, struct tls_obj *o,
-					   struct tls_piece *p, __u32 len)
+/* One more write of the object. */
+static __always_inline void tls_count(struct tls_obj *o, struct tls_piece *p, __u32 len)
 {
 	p->seq = o->tx_bytes;
 	p->call = ++o->tx_calls;
 	o->tx_bytes += len;
-	tls_emit_all(c, p, len);
 }
 
 static __always_inline void tls_was_read(struct tls_call *c, struct tls_obj *o, struct tls_piece *p,
@@ -160,13 +159,14 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 	struct tls_piece p = { .obj = obj, .addr = buf, .kind = TKS_REC_TLS_TX, .lib = lib };
 	struct tls_call *c;
 	struct tls_obj *o;
+	__u32 again = 0;
 
 	p.ts_ns = bpf_ktime_get_ns();
 	if (!obj || !buf || !len || len > 0x7fffffff)
 		return 0;
 	/* gnutls_record_uncork writes what it was given before. */
-	c = tls_nested();
-	if (c && c->obj == obj && PT_REGS_SP(ctx) < c->sp)
+	c = tls_nested_at(PT_REGS_SP(ctx));
+	if (c && c->obj == obj)
 		return 0;
 	o = tls_obj_get(obj);
 	c = tls_call_get(true);
@@ -177,10 +177,22 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 	tls_enter(c, ctx, obj, o ? o->tx_calls + 1 : 0, lib);
 	if (!o)
 		return 0;
-	if (o->refused)
+	if (o->refused) {
+		/* What is handed over again may have grown: what is behind it is new. */
+		again = len < o->asked ? len : o->asked;
 		p.flags = TKS_RECF_AGAIN;
+	}
 	o->refused = 0;
-	tls_is_written(c, o, &p, len);
+	o->asked = len;
+	tls_count(o, &p, len);
+	if (again) {
+		tls_emit_all(c, &p, again);
+		p.flags = TKS_RECF_CONT;
+		p.seq += again;
+		p.addr += again;
+	}
+	if (len > again)
+		tls_emit_all(c, &p, len - again);
 	return 0;
 }
 
@@ -188,7 +200,8 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 SEC("?uprobe")
 int BPF_KPROBE(tls_write_openssl, __u64 ssl, __u64 buf, __u64 num)
 {
-	return tls_write(ctx, ssl, buf, num, TKS_TLS_OPENSSL);
+	/* SSL_write's is an int: what is above it in the register is anything. */
+	return tls_write(ctx, ssl, buf, (__u32)num, TKS_TLS_OPENSSL);
 }
 
 /* gnutls_record_send, gnutls_record_send2, gnutls_record_send_early_data. */
@@ -208,8 +221,12 @@ int BPF_KPROBE(tls_write_nss, __u64 fd, __u64 buf, __u64 num)
 /* Calls in which a library may send without being written to. */
 static __always_inline int tls_other(struct pt_regs *ctx, __u64 obj, __u32 lib)
 {
-	struct tls_call *c = tls_call_get(true);
+	struct tls_call *c = tls_nested_at(PT_REGS_SP(ctx));
 
+	/* Within a write (SSL_write_early_data connects first) it is the write's. */
+	if (c && c->obj == obj && c->call)
+		return 0;
+	c = tls_call_get(true);
 	if (c && tls_obj_get(obj))
 		tls_enter(c, ctx, obj, 0, lib);
 	else if (c)
@@ -260,7 +277,8 @@ SEC("?uprobe")
 int BPF_KPROBE(tls_out_openssl, __u64 bio, __u64 buf, __u64 num)
 {
 	struct tls_piece p = { .addr = buf, .kind = TKS_REC_TLS_OUT, .lib = TKS_TLS_OPENSSL };
-	struct tls_call *c = tls_call_get(false);
+	/* Not what an application puts into a BIO by itself: what has arrived, in memory BIOs. */
+	struct tls_call *c = tls_nested_at(PT_REGS_SP(ctx));
 	__u8 type = 0;
 
 	if (!c || !c->obj || c->lib != TKS_TLS_OPENSSL || (__s32)num <= 0 || !tls_obj_get(c->obj))

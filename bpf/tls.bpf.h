@@ -16,6 +16,7 @@ struct tls_obj {
 	__u8 verdict; /* enum tks_verdict; userspace writes it once it knows the connection */
 	__u8 refused; /* the send in the last write did not take all */
 	__u8 pad[2];
+	__u32 asked; /* bytes of the last write */
 };
 
 struct {
@@ -109,15 +110,30 @@ static __always_inline struct go_call *go_nested(void)
 	return regs ? go_call_get(BPF_CORE_READ(regs, r14), false) : NULL;
 }
 
-/* The call that the current task's send is nested in: its frame is still there. */
-static __always_inline struct tls_call *tls_nested(void)
+enum { TLS_STACK = 8 << 20 }; /* further apart stack pointers are of different stacks */
+
+/*
+ * The library's call that is under way where the stack pointer is sp: its frame is still there.
+ * What a call that is over left on the stack may lie there for long, above sp: it is none.
+ */
+static __always_inline struct tls_call *tls_nested_at(__u64 sp)
 {
 	struct tls_call *c = tls_call_get(false);
 	__u64 ret = 0;
 
-	if (!c || !c->obj || bpf_probe_read_user(&ret, sizeof(ret), (void *)c->sp) || ret != c->ret)
+	if (!c || !c->obj || (sp >= c->sp && sp - c->sp < TLS_STACK))
+		return NULL;
+	if (bpf_probe_read_user(&ret, sizeof(ret), (void *)c->sp) || ret != c->ret)
 		return NULL;
 	return c;
+}
+
+/* The call that the current task's send is nested in. */
+static __always_inline struct tls_call *tls_nested(void)
+{
+	struct pt_regs *regs = (void *)user_regs();
+
+	return regs ? tls_nested_at(PT_REGS_SP_CORE(regs)) : NULL;
 }
 
 static __always_inline void tls_rec(struct tks_rec *r)

@@ -25,6 +25,8 @@ enum {
 	RING_DEFAULT = 16 << 20,
 	CHANGED_MAX = 256, /* processes to look at; past it all are */
 	SCAN_MS = 10000, /* all processes are looked at so often, for what was missed */
+	AGAIN_MS = 50,
+	ROUND_MS = 1000, /* and after one that was missed its files are told of again, so often */
 };
 
 struct tks_capture {
@@ -33,7 +35,12 @@ struct tks_capture {
 	struct tks_tls_attach *tls; /* NULL: TLS libraries are left alone */
 	pid_t changed[CHANGED_MAX]; /* processes that mapped new code since the last look */
 	size_t nchanged;
-	uint64_t next_scan_ns;
+	uint64_t next_scan_ns, next_round_ns;
+	bool missed; /* a process was gone, or a file was forgotten */
+	/* A mapping is told of before it is made: its process is looked at once more. */
+	pid_t again[CHANGED_MAX];
+	size_t nagain;
+	uint64_t again_ns;
 	int stats_fd;
 	char hooks[128];
 	tks_record_fn fn;
@@ -126,6 +133,10 @@ static int on_record(void *ctx, void *data, size_t size)
 	const struct tks_rec *r = data;
 
 	if (size >= sizeof(*r) && r->kind == TKS_REC_CODE) {
+		/* A program that starts maps its libraries one after the other. */
+		if (c->nchanged && c->nchanged <= CHANGED_MAX &&
+		    c->changed[c->nchanged - 1] == (pid_t)r->pid)
+			return 0;
 		if (c->nchanged < CHANGED_MAX)
 			c->changed[c->nchanged] = (pid_t)r->pid;
 		c->nchanged++;
@@ -150,21 +161,36 @@ static void look_for_libraries(struct tks_capture *c)
 
 	if (!c->tls)
 		return;
+	/* What is in it now is looked at when it is mapped, or with the next scan. */
+	c->missed |= tks_tls_attach_changed(c->tls);
 	if (c->nchanged > CHANGED_MAX || now >= c->next_scan_ns) {
 		tks_tls_attach_scan(c->tls);
 		c->next_scan_ns = now + SCAN_MS * 1000000ull;
+		c->missed = true;
 	} else {
-		for (size_t i = 0; i < c->nchanged; i++)
-			tks_tls_attach_process(c->tls, c->changed[i]);
+		for (size_t i = 0; c->nagain && now >= c->again_ns && i < c->nagain; i++)
+			tks_tls_attach_process(c->tls, c->again[i]);
+		c->nagain = now >= c->again_ns ? 0 : c->nagain;
+		for (size_t i = 0; i < c->nchanged; i++) {
+			c->missed |= tks_tls_attach_process(c->tls, c->changed[i]) != 0;
+			c->again_ns = c->nagain ? c->again_ns : now + AGAIN_MS * 1000000ull;
+			if (c->nagain < CHANGED_MAX)
+				c->again[c->nagain++] = c->changed[i];
+		}
 	}
 	c->nchanged = 0;
+	if (!c->missed || now < c->next_round_ns)
+		return;
+	c->skel->bss->code_round++;
+	c->missed = false;
+	c->next_round_ns = now + ROUND_MS * 1000000ull;
 }
 
 static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
 		const struct tks_open_spec *spec, char *why, size_t len)
 {
 	const char *which = NULL;
-	int err;
+	int watch, err;
 
 	c->skel = tks_hooks_open(spec);
 	if (!c->skel)
@@ -191,6 +217,11 @@ static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
 	c->tls = tks_tls_attach_new(c->skel);
 	if (!c->tls)
 		return -ENOMEM;
+	watch = tks_tls_attach_fd(c->tls);
+	/* It wakes the reader as the ring does. */
+	if (watch >= 0)
+		epoll_ctl(ring_buffer__epoll_fd(c->ring), EPOLL_CTL_ADD, watch,
+			  &(struct epoll_event){ .events = EPOLLIN });
 	look_for_libraries(c);
 	return 0;
 }
@@ -297,6 +328,7 @@ void tks_capture_obj_verdict(struct tks_capture *c, uint32_t pid, uint64_t obj, 
 	struct {
 		uint32_t tx_calls, rx_calls, tx_bytes, rx_bytes;
 		uint8_t verdict, refused, pad[2];
+		uint32_t asked;
 	} value;
 
 	if (!c->tls || bpf_map_lookup_elem(fd, &key, &value))

@@ -3,11 +3,15 @@
 #ifndef TKS_ELFSYM_H
 #define TKS_ELFSYM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* A defined function (or ifunc) of that name begins at this offset of the file. */
 typedef void (*tks_elfsym_fn)(void *ctx, size_t name, uint64_t offset);
+
+/* A program or library of this machine, with a header that reading it can trust. */
+bool tks_elfsym_readable(int fd);
 
 /*
  * Looks for names (n of them) in the dynamic and the full symbol table; a name that is in both is

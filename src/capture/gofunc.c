@@ -18,13 +18,20 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <capstone/capstone.h>
 #include <gelf.h>
 
 enum { MAGIC_116 = 0xfa, MAGIC_118 = 0xf0, MAGIC_120 = 0xf1, WORDS = 8, FUNC_MAX = 64 * 1024 };
 
+enum {
+	FUNCS_MAX = 4 << 20,
+	TABLE_MAX = 1 << 30, /* bytes of a section that is read */
+};
+
 struct gotab {
+	int fd;
 	Elf *elf;
 	const uint8_t *p;
 	size_t size;
@@ -76,7 +83,7 @@ static bool executable(Elf *elf, uint64_t addr, uint64_t *offset)
 }
 
 /* A section by one of two names; *addr: where it is loaded. */
-static Elf_Data *section(Elf *elf, const char *name, const char *other, uint64_t *addr)
+static Elf_Scn *section(Elf *elf, const char *name, const char *other, uint64_t *addr)
 {
 	Elf_Scn *scn = NULL;
 	size_t names;
@@ -87,13 +94,13 @@ static Elf_Data *section(Elf *elf, const char *name, const char *other, uint64_t
 		const char *s;
 		GElf_Shdr sh;
 
-		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS)
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS || sh.sh_size > TABLE_MAX)
 			continue;
 		s = elf_strptr(elf, names, sh.sh_name);
 		if (!s || (strcmp(s, name) != 0 && strcmp(s, other) != 0))
 			continue;
 		*addr = sh.sh_addr;
-		return elf_rawdata(scn, NULL);
+		return scn;
 	}
 	return NULL;
 }
@@ -109,7 +116,8 @@ static void find_text(struct gotab *t)
 {
 	enum { AT_MINPC = 8 + 6 * 24 + 8 }; /* struct moduledata, runtime/symtab.go */
 	uint64_t addr, minpc;
-	Elf_Data *d = section(t->elf, ".go.module", ".go.module", &addr);
+	Elf_Scn *scn = section(t->elf, ".go.module", ".go.module", &addr);
+	Elf_Data *d = scn ? elf_rawdata(scn, NULL) : NULL;
 
 	if (!d || !d->d_buf || d->d_size < AT_MINPC + sizeof(minpc))
 		return;
@@ -136,7 +144,8 @@ static int read_header(struct gotab *t)
 		text = word(t, 8 + 8 * n++);
 	t->names = word(t, 8 + 8 * n);
 	t->funcs = word(t, 8 + 8 * (n + 4));
-	if (!in(t, t->names, 1) || !in(t, t->funcs, 1) || t->nfunc >= t->size)
+	if (!in(t, t->names, 1) || !in(t, t->funcs, 1) || t->nfunc >= t->size ||
+	    t->nfunc > FUNCS_MAX)
 		return -EINVAL;
 	if (text)
 		t->text = text;
@@ -209,7 +218,8 @@ static int disassemble(const uint8_t *code, size_t n, uint64_t offset, struct tk
 	}
 	while (cs_disasm_iter(cs, &code, &n, &at, insn))
 		instruction(f, insn, &compared);
-	if (!f->entry || f->nreturns > TKS_GO_RETURNS_MAX)
+	/* Returns behind what was not understood would not be seen. */
+	if (n || !f->entry || f->nreturns > TKS_GO_RETURNS_MAX)
 		err = -EOPNOTSUPP;
 	cs_free(insn, 1);
 close_cs:
@@ -220,13 +230,12 @@ close_cs:
 static int take(const struct gotab *t, uint64_t i, struct tks_gofunc *f)
 {
 	uint64_t begin = entry_of(t, i), end = entry_of(t, i + 1), offset;
-	size_t file_size;
-	const char *file = elf_rawfile(t->elf, &file_size);
+	uint8_t code[FUNC_MAX];
 
 	if (!executable(t->elf, begin, &offset) || end <= begin || end - begin > FUNC_MAX ||
-	    !file || offset > file_size || end - begin > file_size - offset)
+	    pread(t->fd, code, end - begin, (off_t)offset) != (ssize_t)(end - begin))
 		return -EINVAL;
-	return disassemble((const uint8_t *)file + offset, end - begin, offset, f);
+	return disassemble(code, end - begin, offset, f);
 }
 
 static int search(const struct gotab *t, const char *const *names, size_t n, struct tks_gofunc *out)
@@ -249,20 +258,22 @@ static int search(const struct gotab *t, const char *const *names, size_t n, str
 
 int tks_gofunc_find(int fd, const char *const *names, size_t n, struct tks_gofunc *out)
 {
-	struct gotab t = { .p = NULL };
+	struct gotab t = { .fd = fd };
 	uint64_t addr;
+	Elf_Scn *scn;
 	Elf_Data *d;
 	int err = -ENOEXEC;
 
 	memset(out, 0, n * sizeof(*out));
 	elf_version(EV_CURRENT);
-	t.elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	t.elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (!t.elf)
 		return -EINVAL;
 	/* Where the table does not say where the text begins, it is the section. */
 	if (!section(t.elf, ".text", ".text", &t.text))
 		goto end;
-	d = section(t.elf, ".gopclntab", ".data.rel.ro.gopclntab", &addr);
+	scn = section(t.elf, ".gopclntab", ".data.rel.ro.gopclntab", &addr);
+	d = scn ? elf_rawdata(scn, NULL) : NULL;
 	if (!d || !d->d_buf)
 		goto end;
 	t.p = d->d_buf;

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 static bool parse(char *line, struct tks_mapping *m)
 {
@@ -49,6 +51,27 @@ int tks_maps_each(pid_t pid, void (*fn)(void *ctx, const struct tks_mapping *m),
 	return 0;
 }
 
+/* Without a look at it first a fifo would be waited for, and a device do what it does when opened.
+ */
+static int open_regular(const char *path)
+{
+	int at = open(path, O_PATH | O_CLOEXEC), fd;
+	char link[32];
+	struct stat st;
+
+	if (at < 0)
+		return -errno;
+	if (fstat(at, &st) || !S_ISREG(st.st_mode)) {
+		close(at);
+		return -EINVAL;
+	}
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
+	fd = open(link, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	fd = fd < 0 ? -errno : fd;
+	close(at);
+	return fd;
+}
+
 int tks_maps_open(pid_t pid, const struct tks_mapping *m)
 {
 	char path[PATH_MAX];
@@ -56,11 +79,11 @@ int tks_maps_open(pid_t pid, const struct tks_mapping *m)
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
 		 m->end);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
+	fd = open_regular(path);
+	/* Not permitted. If it is not there any more, what is at its path now is anything. */
+	if (fd != -EPERM && fd != -EACCES)
 		return fd;
 	if (snprintf(path, sizeof(path), "/proc/%d/root%s", pid, m->path) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd >= 0 ? fd : -errno;
+	return open_regular(path);
 }

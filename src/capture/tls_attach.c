@@ -13,8 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include <bpf/libbpf.h>
 
@@ -98,6 +102,14 @@ struct file {
 	struct bpf_link **links;
 	uint64_t at_returns; /* bits of those that are return probes */
 	bool no_returns; /* they would kill a process that has the file mapped */
+	struct stat st; /* as it was when its functions were looked for */
+	bool overlaid; /* it is seen through an overlay */
+	int watch; /* for writes to it, while it has probes; 0: none */
+};
+
+enum {
+	FILES_MAX = 16384, /* known at once */
+	PROBED_MAX = 512, /* of which have probes */
 };
 
 _Static_assert(NPROBES <= 64, "the links that may be return probes have bits");
@@ -107,6 +119,9 @@ struct tks_tls_attach {
 	struct file *files;
 	size_t nfiles, cap_files;
 	unsigned int scan;
+	unsigned int nprobed;
+	int notify; /* inotify; -1: none */
+	bool scan_failed; /* a process was not read for want of something of ours */
 	bool returns_are_syscalls;
 };
 
@@ -163,8 +178,11 @@ static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const ch
 	return 0;
 }
 
-static void detach(struct file *f)
+static void detach(struct tks_tls_attach *a, struct file *f)
 {
+	if (f->watch)
+		inotify_rm_watch(a->notify, f->watch);
+	f->watch = 0;
 	while (f->nlinks)
 		bpf_link__destroy(f->links[--f->nlinks]);
 	free(f->links);
@@ -220,21 +238,21 @@ static int attach_go(struct tks_tls_attach *a, struct file *f, int fd, const str
 }
 
 /* Half of the probes would tell half of the truth. */
-static void settle(struct file *f, int err)
+static void settle(struct tks_tls_attach *a, struct file *f, int err)
 {
 	if (!err)
 		return;
 	f->err = err;
 	f->reason = strerror(-err);
-	detach(f);
+	detach(a, f);
 }
 
-static bool make_room(struct file *f)
+static bool make_room(struct tks_tls_attach *a, struct file *f)
 {
 	if (!f->links)
 		f->links = calloc(LINKS_MAX, sizeof(struct bpf_link *));
 	if (!f->links)
-		settle(f, -ENOMEM);
+		settle(a, f, -ENOMEM);
 	return f->links;
 }
 
@@ -257,10 +275,36 @@ static void examine_go(struct tks_tls_attach *a, struct file *f, int fd)
 					       : "its function table can't be read";
 		return;
 	}
-	if (!make_room(f))
+	if (!make_room(a, f))
 		return;
 	a->skel->bss->tls_on = a->skel->bss->go_on = 1;
-	settle(f, attach_go(a, f, fd, go));
+	settle(a, f, attach_go(a, f, fd, go));
+}
+
+/*
+ * On an overlay (6.7) each container's mount shows a file of the image that they share as its own;
+ * the kernel puts probes on the one below, and all of them fire for all. What an overlay passes on
+ * as it is tells that it is the same.
+ */
+static bool same_below(const struct file *f, const struct file *g)
+{
+	return (f->overlaid || g->overlaid) && (uint32_t)f->st.st_ino == (uint32_t)g->st.st_ino &&
+	       f->st.st_size == g->st.st_size && f->st.st_mtim.tv_sec == g->st.st_mtim.tv_sec &&
+	       f->st.st_mtim.tv_nsec == g->st.st_mtim.tv_nsec &&
+	       f->st.st_ctim.tv_sec == g->st.st_ctim.tv_sec &&
+	       f->st.st_ctim.tv_nsec == g->st.st_ctim.tv_nsec;
+}
+
+/* Another entry of the same file: with probes, or one that can have them. */
+static struct file *twin_of(struct tks_tls_attach *a, const struct file *f, bool probed)
+{
+	for (size_t i = 0; i < a->nfiles; i++) {
+		struct file *g = &a->files[i];
+
+		if (g != f && same_below(f, g) && (probed ? g->nlinks > 0 : g->seen == a->scan))
+			return g;
+	}
+	return NULL;
 }
 
 static void examine(struct tks_tls_attach *a, struct file *f, int fd)
@@ -270,6 +314,8 @@ static void examine(struct tks_tls_attach *a, struct file *f, int fd)
 
 	for (size_t i = 0; i < NPROBES; i++)
 		names[i] = probes[i].function;
+	if (!tks_elfsym_readable(fd))
+		return;
 	examine_go(a, f, fd);
 	if (tks_elfsym_find(fd, names, NPROBES, on_symbol, &found) || !found.n)
 		return;
@@ -280,10 +326,10 @@ static void examine(struct tks_tls_attach *a, struct file *f, int fd)
 	}
 	for (size_t i = 0; i < NPROBES; i++)
 		f->libs |= found.offset[i] ? probes[i].lib : 0;
-	if (!make_room(f))
+	if (!make_room(a, f))
 		return;
 	a->skel->bss->tls_on = 1;
-	settle(f, attach_found(a, f, fd, &found));
+	settle(a, f, attach_found(a, f, fd, &found));
 }
 
 static struct file *file_of(const struct tks_tls_attach *a, dev_t dev, ino_t ino)
@@ -323,8 +369,10 @@ static struct file *file_add(struct tks_tls_attach *a, const struct stat *st, co
 
 static void look_at(struct tks_tls_attach *a, pid_t pid, const struct tks_mapping *m)
 {
-	struct file *f = file_of(a, m->dev, m->ino);
+	struct file *f = file_of(a, m->dev, m->ino), *twin;
+	struct statfs fs;
 	struct stat st;
+	char link[32];
 	int fd;
 
 	if (f) {
@@ -333,6 +381,8 @@ static void look_at(struct tks_tls_attach *a, pid_t pid, const struct tks_mappin
 			check_returns(a, f, pid);
 		return;
 	}
+	if (a->nfiles >= FILES_MAX)
+		return;
 	fd = tks_maps_open(pid, m);
 	if (fd < 0)
 		return;
@@ -343,10 +393,27 @@ static void look_at(struct tks_tls_attach *a, pid_t pid, const struct tks_mappin
 	st.st_dev = m->dev;
 	st.st_ino = m->ino;
 	f = file_add(a, &st, m->path, pid);
-	if (f) {
-		f->seen = a->scan;
-		check_returns(a, f, pid);
+	if (!f)
+		goto close_fd;
+	f->seen = a->scan;
+	f->overlaid = !fstatfs(fd, &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+	fstat(fd, &f->st);
+	check_returns(a, f, pid);
+	twin = twin_of(a, f, true);
+	if (twin) {
+		f->libs = twin->libs;
+		f->reason = "read by the probes of the same file below another mount";
+	} else if (a->nprobed < PROBED_MAX) {
+		/* Before its functions are looked for. */
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		f->watch = a->notify < 0 ? 0 : inotify_add_watch(a->notify, link, IN_MODIFY);
+		f->watch = f->watch < 0 ? 0 : f->watch;
 		examine(a, f, fd);
+		a->nprobed += f->nlinks > 0;
+		if (!f->nlinks)
+			detach(a, f);
+	} else {
+		f->reason = "too many files with TLS functions";
 	}
 close_fd:
 	close(fd);
@@ -364,23 +431,47 @@ static void on_mapping(void *ctx, const struct tks_mapping *m)
 	look_at(l->a, l->pid, m);
 }
 
-void tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid)
+int tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid)
 {
-	tks_maps_each(pid, on_mapping, &(struct look){ a, pid });
+	int err = tks_maps_each(pid, on_mapping, &(struct look){ a, pid });
+
+	a->scan_failed |= err == -EMFILE || err == -ENFILE || err == -ENOMEM;
+	return err;
 }
 
 /* --- all --- */
 
+static void hand_over_links(struct file *from, struct file *to)
+{
+	to->links = from->links;
+	to->nlinks = from->nlinks;
+	to->at_returns = from->at_returns;
+	to->libs = from->libs;
+	to->watch = from->watch;
+	from->watch = 0;
+	to->err = from->err;
+	to->reason = from->reason;
+	from->links = NULL;
+	from->nlinks = 0;
+}
+
 static void drop_unseen(struct tks_tls_attach *a)
 {
 	for (size_t i = 0; i < a->nfiles;) {
-		struct file *f = &a->files[i];
+		struct file *f = &a->files[i], *twin;
 
 		if (f->seen == a->scan) {
 			i++;
 			continue;
 		}
-		detach(f);
+		/* Another mount of it is in use still. */
+		twin = f->nlinks ? twin_of(a, f, false) : NULL;
+		if (twin) {
+			hand_over_links(f, twin);
+		} else {
+			a->nprobed -= f->nlinks > 0;
+			detach(a, f);
+		}
 		free(f->path);
 		*f = a->files[--a->nfiles];
 	}
@@ -394,6 +485,7 @@ void tks_tls_attach_scan(struct tks_tls_attach *a)
 	if (!proc)
 		return;
 	a->scan++;
+	a->scan_failed = false;
 	while ((d = readdir(proc))) {
 		pid_t pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0;
 
@@ -401,7 +493,49 @@ void tks_tls_attach_scan(struct tks_tls_attach *a)
 			tks_tls_attach_process(a, pid);
 	}
 	closedir(proc);
-	drop_unseen(a);
+	/* Who has a file mapped is not known where maps could not be read. */
+	if (!a->scan_failed)
+		drop_unseen(a);
+}
+
+int tks_tls_attach_fd(const struct tks_tls_attach *a)
+{
+	return a->notify;
+}
+
+static void forget_watched(struct tks_tls_attach *a, int watch)
+{
+	for (size_t i = 0; i < a->nfiles; i++) {
+		struct file *f = &a->files[i];
+
+		if (f->watch != watch)
+			continue;
+		a->nprobed -= f->nlinks > 0;
+		detach(a, f);
+		free(f->path);
+		*f = a->files[--a->nfiles];
+		return;
+	}
+}
+
+bool tks_tls_attach_changed(struct tks_tls_attach *a)
+{
+	_Alignas(struct inotify_event) char buf[4096];
+	bool any = false;
+	ssize_t n;
+
+	while (a->notify >= 0 && (n = read(a->notify, buf, sizeof(buf))) > 0) {
+		const struct inotify_event *e;
+
+		for (const char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
+			e = (const struct inotify_event *)p;
+			if (!(e->mask & IN_MODIFY))
+				continue;
+			forget_watched(a, e->wd);
+			any = true;
+		}
+	}
+	return any;
 }
 
 struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
@@ -412,6 +546,7 @@ struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
 		return NULL;
 	a->skel = skel;
 	a->returns_are_syscalls = tks_uretprobe_is_syscall();
+	a->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	return a;
 }
 
@@ -420,9 +555,11 @@ void tks_tls_attach_free(struct tks_tls_attach *a)
 	if (!a)
 		return;
 	for (size_t i = 0; i < a->nfiles; i++) {
-		detach(&a->files[i]);
+		detach(a, &a->files[i]);
 		free(a->files[i].path);
 	}
+	if (a->notify >= 0)
+		close(a->notify);
 	free(a->files);
 	free(a);
 }
@@ -447,8 +584,12 @@ static void on_blind_mapping(void *ctx, const struct tks_mapping *m)
 const char *tks_tls_attach_why_blind(const struct tks_tls_attach *a, pid_t pid)
 {
 	struct why w = { .a = a };
+	int err = tks_maps_each(pid, on_blind_mapping, &w);
 
-	tks_maps_each(pid, on_blind_mapping, &w);
+	if (err == -EACCES || err == -EPERM)
+		return "its memory map may not be read (CAP_SYS_PTRACE, or run as root)";
+	if (err)
+		return "it was over before it could be looked at";
 	if (!w.found)
 		return "it has none of the functions of OpenSSL, GnuTLS, NSS or Go that are known "
 		       "(rustls, or a stripped library within the program)";

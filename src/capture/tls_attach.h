@@ -33,8 +33,16 @@ void tks_tls_attach_free(struct tks_tls_attach *a);
 /* Looks at every process, and lets go of files that no process has mapped any more. */
 void tks_tls_attach_scan(struct tks_tls_attach *a);
 
-/* Looks at one process. */
-void tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid);
+/* Looks at one process. 0, or a negative errno: it is gone, or may not be looked at. */
+int tks_tls_attach_process(struct tks_tls_attach *a, pid_t pid);
+
+/*
+ * A file that is written to in place must lose its probes before the next process runs it: the
+ * kernel would put them where they were, within other instructions. The descriptor (or -1) polls
+ * readable then, and tks_tls_attach_changed takes them off: true, if so.
+ */
+int tks_tls_attach_fd(const struct tks_tls_attach *a);
+bool tks_tls_attach_changed(struct tks_tls_attach *a);
 
 /* Why nothing of the process's TLS is seen, for people; static. */
 const char *tks_tls_attach_why_blind(const struct tks_tls_attach *a, pid_t pid);

@@ -44,6 +44,8 @@ struct trace {
 	struct tks_meta meta;
 	struct utsname uts;
 	uint64_t began_ns, bad_records;
+	uint32_t blind_pids[64]; /* told of last, a ring: a line a process, not a connection */
+	size_t nblind;
 	int write_err; /* of the output, sticky */
 };
 
@@ -124,6 +126,11 @@ static void on_blind(void *ctx, const struct tks_process *proc, const struct tks
 	struct trace *t = ctx;
 	char addr[TKS_ENDPOINT_STR];
 
+	for (size_t i = 0; i < 64 && i < t->nblind; i++) {
+		if (t->blind_pids[i] == proc->pid)
+			return;
+	}
+	t->blind_pids[t->nblind++ % 64] = proc->pid;
 	fprintf(stderr, "tokensnoop: blind to TLS of %s[%u] at %s: %s\n",
 		proc->comm[0] ? proc->comm : "?", proc->pid, tks_endpoint_str(local, addr),
 		tks_capture_why_blind(t->capture, proc->pid));

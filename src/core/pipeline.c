@@ -85,6 +85,11 @@ static void drop_protocol(struct tks_conn *c, bool open)
 	c->proto = TKS_PROTO_UNKNOWN;
 }
 
+void tks_pipeline_parsed_over(struct tks_conn *c)
+{
+	drop_protocol(c, true);
+}
+
 /*
  * The connection is of no interest any more; it stays known so that its later events are not taken
  * for news. Its streams may be what is calling, so they are freed by release().

@@ -30,6 +30,9 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 /* Its streams begin anew, empty. */
 void tks_pipeline_streams_init(struct tks_conn *c);
 
+/* Another TLS object's plaintext comes: what was parsed of the one before is over. */
+void tks_pipeline_parsed_over(struct tks_conn *c);
+
 /* Nothing more will come: its open requests end, and it is gone. */
 void tks_pipeline_conn_over(struct tks_conn *c);
 

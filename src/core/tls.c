@@ -8,6 +8,7 @@
 
 enum {
 	PENDING_MAX = 4 << 20, /* bytes of plaintext kept of an object */
+	PIECES_MAX = 16384, /* in as many pieces */
 	UNTIED_NS = 1000000000, /* an object that was written to is waited for so long */
 };
 
@@ -107,8 +108,8 @@ static uint32_t call_of(struct tks_tls *t, struct tks_tls_conn *c, const struct 
 	struct tks_tls_object *o = c->obj;
 	uint32_t call = 0;
 
-	if (m) {
-		call = m->obj == o ? m->call : 0;
+	if (m && m->obj == o) {
+		call = m->call;
 		tks_tls_mark_remove(t, m);
 	}
 	return call;
@@ -214,16 +215,18 @@ static bool could_hold(const struct tks_tls_object *o, const struct tks_tls_seen
 }
 
 /* Whose record it is, if something shows that. */
-static struct tks_tls_object *shown_by(struct tks_tls *t, const struct tks_tls_seen *s)
+static struct tks_tls_object *shown_by(struct tks_tls *t, const struct tks_tls_seen *s,
+				       uint32_t pid)
 {
 	struct tks_tls_mark *m = tks_tls_mark_find(t, s->head, s->nhead);
 	struct tks_tls_object *o;
 
+	/* A proxy that passes TLS on (TCP mode) sends the same bytes, sometimes earlier. */
 	if (m)
-		return m->obj;
+		return !pid || m->obj->pid == pid ? m->obj : NULL;
 	o = s->obj ? tks_tls_object_find(t, s->pid, s->obj) : NULL;
 	/* Where ciphertext is marked nothing less is believed. */
-	return o && o->lib != TKS_TLS_OPENSSL && could_hold(o, s) ? o : NULL;
+	return o && !o->marked && could_hold(o, s) ? o : NULL;
 }
 
 static void tell_closed(struct tks_tls_conn *c, enum tks_dir dir, const struct tks_tls_seen *s)
@@ -257,7 +260,7 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 
 	tks_tls_read_hello(c, r);
 	memcpy(s.head, r->head, sizeof(s.head));
-	o = shown_by(c->tls, &s);
+	o = shown_by(c->tls, &s, c->tx_pid);
 	/* It has been given up on, and has a connection that stands for it, or is of no interest.
 	 */
 	if (o && (o->own || o->dead))
@@ -382,6 +385,8 @@ int tks_tls_cipher(struct tks_tls_conn *c, const struct tks_event *ev)
 		.tls_ns = nesting(ev),
 	};
 
+	if (ev->dir == TKS_TX && ev->proc.pid)
+		c->tx_pid = ev->proc.pid;
 	if (seg.tls_ns) {
 		c->nested = ev->obj;
 		c->nested_pid = ev->proc.pid;
@@ -425,6 +430,18 @@ static uint32_t missing_before(struct tks_tls_object *o, const struct tks_event 
 	return missing < 1u << 30 ? missing : 0;
 }
 
+/* The first piece that the call handed over last, or the list's head; they are at its end, and
+ * those before them may be many. */
+static struct tks_list *first_of_last(struct tks_tls_object *o, uint32_t call)
+{
+	struct tks_list *l = &o->pieces[TKS_TX];
+
+	while (l->prev != &o->pieces[TKS_TX] &&
+	       tks_list_entry(l->prev, struct tks_tls_piece, list)->last >= call)
+		l = l->prev;
+	return l;
+}
+
 /*
  * A library that takes a long write in parts (SSL_MODE_ENABLE_PARTIAL_WRITE) returns behind the
  * first record, and is handed the rest by a further call: what waits of the earlier call behind
@@ -432,10 +449,10 @@ static uint32_t missing_before(struct tks_tls_object *o, const struct tks_event 
  */
 static void drop_resumed(struct tks_tls *t, struct tks_tls_object *o, const struct tks_event *ev)
 {
-	struct tks_list *l, *next;
+	struct tks_list *l = first_of_last(o, ev->call - 1), *next;
 	bool resumed = false;
 
-	for (l = o->pieces[TKS_TX].next; l != &o->pieces[TKS_TX]; l = next) {
+	for (; l != &o->pieces[TKS_TX]; l = next) {
 		struct tks_tls_piece *p = tks_list_entry(l, struct tks_tls_piece, list);
 
 		next = l->next;
@@ -457,7 +474,8 @@ static int piece_add(struct tks_tls *t, struct tks_tls_object *o, const struct t
 
 	*out = NULL;
 	/* Of one whose connection is over only the last write may turn out to be another's. */
-	if (o->pending + ev->cap > PENDING_MAX || (o->closed && !o->conn && !ev->cont))
+	if (o->pending + ev->cap > PENDING_MAX || o->npieces == PIECES_MAX ||
+	    (o->closed && !o->conn && !ev->cont))
 		tks_tls_drop_pieces(t, o);
 	p = tks_mem_alloc(t->mem, sizeof(*p) + ev->cap);
 	if (!p) {
@@ -476,6 +494,7 @@ static int piece_add(struct tks_tls *t, struct tks_tls_object *o, const struct t
 	memcpy(p->data, ev->data, ev->cap);
 	tks_list_append(&o->pieces[ev->dir], &p->list);
 	o->pending += p->cap;
+	o->npieces++;
 	*out = p;
 	return 0;
 }
@@ -506,7 +525,8 @@ static void hand_over_again(struct tks_tls *t, struct tks_tls_object *o, const s
 {
 	t->counters.retries += !ev->cont;
 	o->expect[ev->dir] += ev->len;
-	for (struct tks_list *l = o->pieces[TKS_TX].next; l != &o->pieces[TKS_TX]; l = l->next) {
+	for (struct tks_list *l = first_of_last(o, ev->call - 1); l != &o->pieces[TKS_TX];
+	     l = l->next) {
 		struct tks_tls_piece *p = tks_list_entry(l, struct tks_tls_piece, list);
 
 		if (p->last == ev->call - 1)
@@ -579,7 +599,10 @@ static void give_up(struct tks_tls *t, struct tks_tls_object *o)
 	tks_list_remove(&o->waiting);
 	t->counters.untied += !o->given_up;
 	o->given_up = true;
-	o->own = t->ops->untied(t->ctx, &o->proc, o->id, o->whole);
+	/* NSPR's descriptors are files and plain sockets as well, whose connections tell of
+	 * themselves. */
+	if (o->lib != TKS_TLS_NSS)
+		o->own = t->ops->untied(t->ctx, &o->proc, o->id, o->whole);
 	if (!o->own) {
 		/* Its connection may show itself yet. */
 		o->whole = false;

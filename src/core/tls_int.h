@@ -41,7 +41,8 @@ struct tks_tls_object {
 	void *own; /* untied: what stands for its connection */
 	bool whole; /* seen from its first byte on */
 	bool started[2]; /* by direction: the first piece has come */
-	bool marks_writes; /* the ciphertext of its writes is marked */
+	bool marked; /* its ciphertext is */
+	bool marks_writes; /* that of its writes, too */
 	bool dead; /* of no interest */
 	bool closed; /* its connection is over */
 	bool given_up; /* nothing was found once */
@@ -50,6 +51,7 @@ struct tks_tls_object {
 	uint32_t out[2]; /* number of the next byte handed on */
 	struct tks_list pieces[2];
 	size_t pending;
+	uint32_t npieces;
 	uint64_t since_ns; /* of the oldest piece while untied */
 	struct tks_list marks;
 	unsigned int nmarks;
@@ -94,6 +96,7 @@ struct tks_tls_conn {
 	uint64_t rx_ns; /* when it arrived */
 	uint64_t rx_read_ns; /* of the last read whose record was not there: what came before it and
 			      * is told of later has been read */
+	uint32_t tx_pid; /* who sent last; 0: not known */
 	uint64_t nested; /* the object that the last nested send was in a call of */
 	uint32_t nested_pid;
 };
@@ -105,7 +108,7 @@ struct tks_tls {
 	struct tks_tls_object *objects[TKS_TLS_BUCKETS];
 	struct tks_tls_mark *marks[TKS_TLS_BUCKETS];
 	struct tks_list lru, waiting, unwritten; /* the last two: by since_ns */
-	uint32_t nobjects;
+	uint32_t nobjects, nmarks;
 	struct tks_tls_counters counters;
 };
 

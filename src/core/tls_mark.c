@@ -5,7 +5,9 @@
 #include <string.h>
 
 enum {
-	MARKS_MAX = 32, /* ciphertext beginnings remembered of an object */
+	MARKS_MAX = 1024, /* ciphertext beginnings remembered of an object: what waits to be sent
+			     when a client is slow */
+	MARKS_ALL = 131072, /* and of all; past it each object keeps one */
 	MARK_MIN =
 		13, /* bytes of a record that make it known again: the header and 8 random ones */
 };
@@ -43,6 +45,7 @@ void tks_tls_mark_remove(struct tks_tls *t, struct tks_tls_mark *m)
 	*p = m->hash_next;
 	tks_list_remove(&m->list);
 	m->obj->nmarks--;
+	t->nmarks--;
 	tks_mem_free(t->mem, m, sizeof(*m));
 }
 
@@ -59,7 +62,7 @@ int tks_tls_mark_add(struct tks_tls *t, struct tks_tls_object *o, const struct t
 	/* A library hands the same bytes to a BIO again, and from one BIO to the next. */
 	if (n < MARK_MIN || tks_tls_mark_find(t, ev->data, n))
 		return 0;
-	if (o->nmarks == MARKS_MAX)
+	while (o->nmarks && (o->nmarks >= MARKS_MAX || t->nmarks >= MARKS_ALL))
 		tks_tls_mark_remove(t, first_mark(o));
 	m = tks_mem_alloc(t->mem, sizeof(*m));
 	if (!m)
@@ -73,6 +76,8 @@ int tks_tls_mark_add(struct tks_tls *t, struct tks_tls_object *o, const struct t
 	*bucket = m;
 	tks_list_append(&o->marks, &m->list);
 	o->nmarks++;
+	t->nmarks++;
 	o->marks_writes |= ev->call != 0;
+	o->marked = true;
 	return 0;
 }

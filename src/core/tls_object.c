@@ -19,6 +19,7 @@ void tks_tls_piece_free(struct tks_tls *t, struct tks_tls_object *o, struct tks_
 {
 	tks_list_remove(&p->list);
 	o->pending -= p->cap;
+	o->npieces--;
 	tks_mem_free(t->mem, p, sizeof(*p) + p->cap);
 }
 
