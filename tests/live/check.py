@@ -366,8 +366,11 @@ def check_run(records, witnesses, expect, clients=None):
 
 def bpf_objects(kind):
     """{id: object} of the programs, maps or links that the kernel holds."""
-    out = subprocess.run(["bpftool", "-j", kind, "list"], capture_output=True, text=True, check=True)
-    return {o["id"]: o for o in json.loads(out.stdout or "[]")}
+    for _ in range(5):  # one that goes while they are listed makes bpftool fail
+        out = subprocess.run(["bpftool", "-j", kind, "list"], capture_output=True, text=True, check=False)
+        if not out.returncode:
+            return {o["id"]: o for o in json.loads(out.stdout or "[]")}
+    raise AssertionError(f"bpftool {kind} list: {out.stderr.strip() or out.stdout.strip()}")
 
 
 def held_by(pid):
