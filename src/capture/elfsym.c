@@ -14,8 +14,7 @@
 #define MACHINE EM_AARCH64
 #endif
 
-/* The place in the file of what is loaded at addr. */
-static int file_offset(Elf *elf, uint64_t addr, uint64_t *offset)
+int tks_elfsym_offset(Elf *elf, uint64_t addr, uint64_t *offset)
 {
 	size_t n;
 
@@ -72,7 +71,7 @@ static void look_at(Elf *elf, const GElf_Sym *sym, const char *name, const struc
 	for (size_t i = 0; i < s->n; i++) {
 		if (strcmp(name, s->names[i]) != 0)
 			continue;
-		if (!file_offset(elf, sym->st_value, &offset))
+		if (!tks_elfsym_offset(elf, sym->st_value, &offset))
 			s->fn(s->ctx, i, offset);
 		return;
 	}

@@ -23,6 +23,8 @@
 #include <capstone/capstone.h>
 #include <gelf.h>
 
+#include "elfsym.h"
+
 enum { MAGIC_116 = 0xfa, MAGIC_118 = 0xf0, MAGIC_120 = 0xf1, WORDS = 8, FUNC_MAX = 64 * 1024 };
 
 enum {
@@ -63,24 +65,6 @@ static uint32_t word32(const struct gotab *t, uint64_t at)
 }
 
 /* --- the file --- */
-
-static bool executable(Elf *elf, uint64_t addr, uint64_t *offset)
-{
-	size_t n;
-
-	if (elf_getphdrnum(elf, &n))
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		GElf_Phdr ph;
-
-		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD ||
-		    !(ph.p_flags & PF_X) || addr < ph.p_vaddr || addr - ph.p_vaddr >= ph.p_filesz)
-			continue;
-		*offset = addr - ph.p_vaddr + ph.p_offset;
-		return true;
-	}
-	return false;
-}
 
 /* A section by one of two names; *addr: where it is loaded. */
 static Elf_Scn *section(Elf *elf, const char *name, const char *other, uint64_t *addr)
@@ -232,7 +216,7 @@ static int take(const struct gotab *t, uint64_t i, struct tks_gofunc *f)
 	uint64_t begin = entry_of(t, i), end = entry_of(t, i + 1), offset;
 	uint8_t code[FUNC_MAX];
 
-	if (!executable(t->elf, begin, &offset) || end <= begin || end - begin > FUNC_MAX ||
+	if (tks_elfsym_offset(t->elf, begin, &offset) || end <= begin || end - begin > FUNC_MAX ||
 	    pread(t->fd, code, end - begin, (off_t)offset) != (ssize_t)(end - begin))
 		return -EINVAL;
 	return disassemble(code, end - begin, offset, f);

@@ -179,12 +179,6 @@ static const struct tks_grpc_ops grpc_ops = { on_message_data, on_message };
 
 /* --- life --- */
 
-static struct tks_askscan *new_grpc(struct tks_askscan *s, const struct tks_http_head *head)
-{
-	tks_grpc_init(&s->grpc, s->mem, head->grpc_encoding, &grpc_ops, s);
-	return s;
-}
-
 struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask,
 				    const struct tks_http_head *head)
 {
@@ -197,8 +191,10 @@ struct tks_askscan *tks_askscan_new(struct tks_mem *mem, struct tks_ask *ask,
 	s->mem = mem;
 	s->ask = ask;
 	s->rpc = tks_dialect_of_method(head->target);
-	if (s->rpc)
-		return new_grpc(s, head);
+	if (s->rpc) {
+		tks_grpc_init(&s->grpc, s->mem, head->grpc_encoding, &grpc_ops, s);
+		return s;
+	}
 	if (!schema)
 		schema = tks_jschema_new(fields, sizeof(fields) / sizeof(fields[0]));
 	s->scan = schema ? tks_mem_alloc(mem, tks_jscan_size()) : NULL;
