@@ -19,7 +19,7 @@ static bool sizes_agree(const struct tks_rec *r, size_t size)
 		return false;
 	if (r->cap > TKS_DATA_CAP || r->cap > r->len || r->cap > r->size - sizeof(*r))
 		return false;
-	return r->kind != TKS_REC_CONN || !r->len;
+	return (r->kind != TKS_REC_CONN && r->kind != TKS_REC_TLS_FREE) || !r->len;
 }
 
 static bool is_tls(const struct tks_rec *r)
@@ -27,20 +27,27 @@ static bool is_tls(const struct tks_rec *r)
 	return r->kind >= TKS_REC_TLS_TX && r->kind <= TKS_REC_TLS_FREE;
 }
 
+static bool tls_fields_sane(const struct tks_rec *r)
+{
+	if (!r->obj || !r->pid || r->state > TKS_TLS_GO)
+		return false;
+	return r->state || r->kind == TKS_REC_TLS_FREE;
+}
+
 static bool fields_sane(const struct tks_rec *r)
 {
+	if (!memchr(r->comm, 0, sizeof(r->comm)))
+		return false;
 	if (is_tls(r))
-		return r->obj && r->pid && r->state <= TKS_TLS_GO &&
-		       memchr(r->comm, 0, sizeof(r->comm)) != NULL;
+		return tls_fields_sane(r);
 	if (r->kind < TKS_REC_TX || r->kind > TKS_REC_CONN)
 		return false;
 	if (r->family != AF_INET && r->family != AF_INET6)
 		return false;
-	if (!r->cookie && !(r->flags & TKS_RECF_LISTENER))
+	if (!r->cookie && (r->kind != TKS_REC_RX || !(r->flags & TKS_RECF_LISTENER)))
 		return false;
-	if (r->kind == TKS_REC_CONN && (r->state < TKS_CONN_ACCEPTED || r->state > TKS_CONN_CLOSED))
-		return false;
-	return memchr(r->comm, 0, sizeof(r->comm)) != NULL;
+	return r->kind != TKS_REC_CONN ||
+	       (r->state >= TKS_CONN_ACCEPTED && r->state <= TKS_CONN_CLOSED);
 }
 
 static struct tks_endpoint endpoint(uint16_t family, uint16_t port, const uint8_t *addr)
@@ -81,6 +88,7 @@ static void decode_data(const struct tks_rec *r, const uint8_t *data, struct tks
 
 static void decode_tls(const struct tks_rec *r, const uint8_t *data, struct tks_event *ev)
 {
+	ev->conn = 0;
 	ev->local = ev->peer = (struct tks_endpoint){ .family = 0 };
 	ev->kind = TKS_EV_PLAIN;
 	ev->dir = r->kind == TKS_REC_TLS_RX ? TKS_RX : TKS_TX;

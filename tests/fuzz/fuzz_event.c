@@ -3,6 +3,7 @@
  * Ring records of any bytes. Whatever is taken for an event keeps what event.h promises, and its
  * data lie within the record.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,18 +18,38 @@ static void check(int cond)
 		abort();
 }
 
-static void check_event(const struct tks_event *ev, const uint8_t *rec, size_t size)
+static bool has_bytes(const struct tks_event *ev)
+{
+	return ev->kind == TKS_EV_DATA || ev->kind == TKS_EV_PLAIN || ev->kind == TKS_EV_CIPHER;
+}
+
+static void check_conn(const struct tks_event *ev)
 {
 	char buf[TKS_ENDPOINT_STR];
 
-	check(ev->kind >= TKS_EV_OPEN && ev->kind <= TKS_EV_CLOSE);
-	check(ev->dir == TKS_RX || ev->dir == TKS_TX);
-	check(ev->role <= TKS_ROLE_CLIENT && ev->conn != 0);
-	check(memchr(ev->proc.comm, 0, sizeof(ev->proc.comm)) != NULL);
-	check(strlen(tks_endpoint_str(&ev->local, buf)) < sizeof(buf));
+	check(ev->conn || (ev->kind == TKS_EV_DATA && ev->dir == TKS_RX));
+	check(strlen(tks_endpoint_str(&ev->local, buf)) < sizeof(buf) && buf[0] != '?');
 	check(strlen(tks_endpoint_str(&ev->peer, buf)) < sizeof(buf) && buf[0] != '?');
-	if (ev->kind != TKS_EV_DATA) {
-		check(!ev->len && !ev->cap && !ev->data);
+}
+
+static void check_object(const struct tks_event *ev)
+{
+	check(!ev->conn && ev->obj && ev->proc.pid);
+	check(ev->lib <= TKS_TLS_GO && (ev->lib || ev->kind == TKS_EV_OBJ_GONE));
+}
+
+static void check_event(const struct tks_event *ev, const uint8_t *rec, size_t size)
+{
+	check(ev->kind >= TKS_EV_OPEN && ev->kind <= TKS_EV_OBJ_GONE);
+	check(ev->dir == TKS_RX || ev->dir == TKS_TX);
+	check(ev->role <= TKS_ROLE_CLIENT);
+	check(memchr(ev->proc.comm, 0, sizeof(ev->proc.comm)) != NULL);
+	if (ev->kind >= TKS_EV_PLAIN)
+		check_object(ev);
+	else
+		check_conn(ev);
+	if (!has_bytes(ev)) {
+		check(!ev->len && !ev->cap);
 		return;
 	}
 	check(ev->cap <= ev->len && ev->cap <= TKS_DATA_CAP);

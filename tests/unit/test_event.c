@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -230,6 +231,84 @@ static void fields_out_of_range(void **state)
 	rec = sane(TKS_REC_TX);
 	rec.r.cookie = 0;
 	assert_bad(&rec, rec.r.size);
+	rec.r.flags = TKS_RECF_LISTENER; /* says nothing of what is sent */
+	assert_bad(&rec, rec.r.size);
+}
+
+static struct record sane_tls(uint16_t kind)
+{
+	struct record rec = sane(kind);
+
+	rec.r.cookie = rec.r.family = 0;
+	rec.r.obj = 0x7f001234;
+	rec.r.state = TKS_TLS_NSS;
+	return rec;
+}
+
+static void fields_of_tls_out_of_range(void **state)
+{
+	struct tks_event ev;
+	struct record rec;
+
+	(void)state;
+	for (uint16_t kind = TKS_REC_TLS_TX; kind <= TKS_REC_TLS_OUT; kind++) {
+		rec = sane_tls(kind);
+		rec.r.cookie = 7; /* of no connection, whatever the record says */
+		assert_int_equal(decode(&rec, &ev), 0);
+		assert_int_equal(ev.conn, 0);
+		rec.r.state = 0;
+		assert_bad(&rec, rec.r.size);
+		rec.r.state = TKS_TLS_GO + 1;
+		assert_bad(&rec, rec.r.size);
+		rec = sane_tls(kind);
+		rec.r.obj = 0;
+		assert_bad(&rec, rec.r.size);
+		rec = sane_tls(kind);
+		rec.r.pid = 0;
+		assert_bad(&rec, rec.r.size);
+		rec = sane_tls(kind);
+		memset(rec.r.comm, 'x', sizeof(rec.r.comm));
+		assert_bad(&rec, rec.r.size);
+	}
+	rec = sane_tls(TKS_REC_TLS_FREE);
+	assert_bad(&rec, rec.r.size); /* nothing is written by it */
+	rec.r.size = sizeof(rec.r);
+	rec.r.len = rec.r.cap = rec.r.state = 0;
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_OBJ_GONE);
+	rec = sane_tls(TKS_REC_CODE); /* not an event of a connection's */
+	assert_bad(&rec, rec.r.size);
+}
+
+/* The fuzzer's first inputs, so that they don't rot into what is refused at once. */
+static void the_fuzzers_corpus_is_read(void **state)
+{
+	static const struct {
+		const char *name;
+		enum tks_event_kind kind;
+	} seeds[] = { { "send", TKS_EV_DATA },	    { "nested", TKS_EV_DATA },
+		      { "packet", TKS_EV_DATA },    { "listener", TKS_EV_DATA },
+		      { "opened", TKS_EV_OPEN },    { "peer_fin", TKS_EV_FIN },
+		      { "local_fin", TKS_EV_FIN },  { "closed", TKS_EV_CLOSE },
+		      { "tls_tx", TKS_EV_PLAIN },   { "tls_rx", TKS_EV_PLAIN },
+		      { "tls_out", TKS_EV_CIPHER }, { "tls_free", TKS_EV_OBJ_GONE } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+		uint8_t buf[4096];
+		char path[128];
+		struct tks_event ev;
+		size_t n;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "tests/fuzz/corpus/event/%s", seeds[i].name);
+		f = fopen(path, "rb");
+		assert_non_null(f);
+		n = fread(buf, 1, sizeof(buf), f);
+		fclose(f);
+		assert_int_equal(tks_event_decode(buf, n, &ev), 0);
+		assert_int_equal(ev.kind, seeds[i].kind);
+	}
 }
 
 /* Of a connection that has no socket of its own yet: its addresses are all there is. */
@@ -307,6 +386,8 @@ int main(void)
 		cmocka_unit_test(sizes_that_contradict),
 		cmocka_unit_test(capture_limit),
 		cmocka_unit_test(fields_out_of_range),
+		cmocka_unit_test(fields_of_tls_out_of_range),
+		cmocka_unit_test(the_fuzzers_corpus_is_read),
 		cmocka_unit_test(a_listeners_packet_has_no_key),
 		cmocka_unit_test(a_record_may_lie_anywhere),
 		cmocka_unit_test(only_four_bytes_of_an_ipv4_address),
