@@ -117,4 +117,28 @@ static __always_inline unsigned long user_regs(void)
 	return (unsigned long)BPF_CORE_READ(t, stack) + 16384 - sizeof(struct pt_regs);
 }
 
+/* The number of the system call with those registers; -1 where it is of another ABI (32 bits). */
+#if defined(__TARGET_ARCH_x86)
+enum { TKS_NR_WRITE = 1, TKS_NR_WRITEV = 20, TKS_NR_SENDTO = 44, TKS_NR_SENDMSG = 46 };
+
+static __always_inline long user_syscall(const struct pt_regs *regs)
+{
+	struct task_struct *t = (void *)bpf_get_current_task();
+
+	/* TS_COMPAT, asm/thread_info.h */
+	return BPF_CORE_READ(t, thread_info.status) & 2 ? -1 : (long)BPF_CORE_READ(regs, orig_ax);
+}
+#elif defined(__TARGET_ARCH_arm64)
+enum { TKS_NR_WRITE = 64, TKS_NR_WRITEV = 66, TKS_NR_SENDTO = 206, TKS_NR_SENDMSG = 211 };
+
+static __always_inline long user_syscall(const struct pt_regs *regs)
+{
+	struct task_struct *t = (void *)bpf_get_current_task();
+
+	/* TIF_32BIT, asm/thread_info.h */
+	return BPF_CORE_READ(t, thread_info.flags) >> 22 & 1 ? -1
+							     : (long)BPF_CORE_READ(regs, syscallno);
+}
+#endif
+
 #endif

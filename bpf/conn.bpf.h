@@ -104,6 +104,18 @@ static __always_inline struct file *file_of_fd(int fd)
 	return file;
 }
 
+/*
+ * A request comes after an answer of which only the heads were wanted: all is wanted again. side:
+ * which this host is if the bytes are a request's.
+ */
+static __always_inline void bulk_over(struct conn *c, __u8 side)
+{
+	bool client = c->role == TKS_CONN_CONNECTED;
+
+	if (c->verdict == TKS_VERDICT_HEADERS && client == (side == TKS_CONN_CONNECTED))
+		c->verdict = TKS_VERDICT_FULL;
+}
+
 static __always_inline struct conn *conn_make(__u64 cookie, __u8 role)
 {
 	struct conn c = { .verdict = TKS_VERDICT_FULL, .role = role };

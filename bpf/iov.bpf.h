@@ -6,9 +6,9 @@
  * filling of one record are global functions, which the verifier looks at once each, so that 1024
  * segments x 64 records cost it nothing and load on 5.10, which has no bpf_loop.
  *
- * The scratch of the send path belongs to the CPU. A send program can be interrupted by the receive
- * program, which has a scratch of its own, but not by another run of itself: the kernel refuses
- * that (and counts it, `recursion_misses`).
+ * A scratch belongs to a CPU and to a pair of programs, entry and return. Another task's program
+ * may run on the CPU in the midst of one (preemption, interrupts), but not the same one: the kernel
+ * refuses that (and counts it, `recursion_misses`).
  */
 #ifndef TKS_IOV_BPF_H
 #define TKS_IOV_BPF_H
@@ -37,16 +37,25 @@ struct send_scratch {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set to the number of CPUs */
+	__uint(max_entries, 1); /* set to the number of CPUs x TKS_SCRATCHES */
 	__type(key, __u32);
 	__type(value, struct send_scratch);
 } send_scratches SEC(".maps");
 
-static __always_inline struct send_scratch *send_scratch(void)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
+/* Whose; the calls that userspace chooses one of (system calls, kprobes) share the first. */
+enum tks_scratch {
+	TKS_SCRATCH_SEND = 0,
+	TKS_SCRATCH_PAGE,
+	TKS_SCRATCH_UNIX,
+	TKS_SCRATCH_UNIX_PAGE,
+	TKS_SCRATCHES
+};
 
-	return bpf_map_lookup_elem(&send_scratches, &cpu);
+static __always_inline struct send_scratch *send_scratch(__u32 whose)
+{
+	__u32 slot = bpf_get_smp_processor_id() * TKS_SCRATCHES + whose;
+
+	return bpf_map_lookup_elem(&send_scratches, &slot);
 }
 
 /* Address and length of the current segment, and whether it is user memory. */
@@ -81,9 +90,9 @@ static __always_inline int segment(const struct cursor *c, __u64 left, __u64 *ad
 
 /* Copies from one segment; 0: go on, 1: the record is full, or all is copied, or nothing more is
  * readable. */
-__noinline int copy_segment(void)
+__noinline int copy_segment(__u32 whose)
 {
-	struct send_scratch *s = send_scratch();
+	struct send_scratch *s = send_scratch(whose);
 	__u64 addr, len, n;
 	__u32 pos;
 	bool user;
@@ -122,10 +131,10 @@ __noinline int copy_segment(void)
 }
 
 /* Fills the record's data from the cursor. */
-__noinline int fill_record(void)
+__noinline int fill_record(__u32 whose)
 {
 	for (int i = 0; i < 1024; i++) {
-		if (copy_segment())
+		if (copy_segment(whose))
 			break;
 	}
 	return 0;

@@ -206,6 +206,8 @@ int rx_skb(struct __sk_buff *skb)
 	if (c && c->verdict == TKS_VERDICT_IGNORE)
 		return 1;
 	rec_pkt(&s->rec, &p, cookie, bpf_ktime_get_ns());
+	if (c)
+		bulk_over(c, TKS_CONN_ACCEPTED);
 	if (!c) {
 		c = conn_make(cookie, 0);
 		if (!c) {

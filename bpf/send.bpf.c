@@ -21,6 +21,7 @@ struct inflight {
 	__u64 sk, msg;
 	__u64 ts_ns;
 	__u64 cookie;
+	__u64 server; /* AF_UNIX: that end of the connection; else 0 */
 	struct cursor at;
 	__u32 seq;
 	__u32 size; /* bytes asked for */
@@ -29,6 +30,7 @@ struct inflight {
 	__u8 active;
 	__u8 unsure; /* another thread sent on the socket in between */
 	__u8 exact; /* the return is seen under the socket's lock */
+	__u8 to_client; /* AF_UNIX: which of the ends sends */
 	__u16 lport; /* a socket that is reset meanwhile forgets it */
 };
 
@@ -70,7 +72,7 @@ static __always_inline __u32 write_seq(const struct sock *sk)
 }
 
 /* The connection's verdict for a send by the current task, IGNORE where it is not wanted. */
-static __always_inline __u8 send_verdict(const struct sock *sk, __u64 cookie)
+static __always_inline __u8 send_verdict(__u64 cookie)
 {
 	struct conn *c = bpf_map_lookup_elem(&conns, &cookie);
 
@@ -80,6 +82,7 @@ static __always_inline __u8 send_verdict(const struct sock *sk, __u64 cookie)
 		loss_add(TKS_LOSS_CONN_FULL, 1);
 		return TKS_VERDICT_IGNORE;
 	}
+	bulk_over(c, TKS_CONN_CONNECTED);
 	if (c->verdict == TKS_VERDICT_IGNORE || c->admitted)
 		return c->verdict;
 	if (!process_wanted()) {
@@ -113,6 +116,7 @@ static __always_inline void inflight_begin(struct inflight *f, const struct sock
 	f->msg = (__u64)msg;
 	f->ts_ns = now;
 	f->cookie = cookie;
+	f->server = 0;
 	f->seq = write_seq(sk);
 	f->lport = BPF_CORE_READ(sk, __sk_common.skc_num);
 	f->verdict = verdict;
@@ -147,7 +151,7 @@ static __always_inline struct inflight *send_begin(const struct sock *sk, const 
 
 	if (!cookie)
 		return NULL;
-	verdict = send_verdict(sk, cookie);
+	verdict = send_verdict(cookie);
 	if (verdict == TKS_VERDICT_IGNORE)
 		return NULL;
 	f = inflight_get(true);
@@ -168,16 +172,10 @@ static __always_inline void send_enter(const struct sock *sk, const struct msghd
 		inflight_iter(f, msg);
 }
 
-/* A page goes out as it is (sendfile, splice): tcp_sendpage, until 6.5. */
-static __always_inline void send_page(const struct sock *sk, __u64 page, __u32 offset, __u32 size,
-				      __u64 cookie)
+static __always_inline void inflight_page(struct inflight *f, __u64 page, __u32 offset, __u32 size)
 {
-	struct inflight *f = send_begin(sk, NULL, cookie);
-	__u64 addr;
+	__u64 addr = page_address_of(page);
 
-	if (!f)
-		return;
-	addr = page_address_of(page);
 	f->at.kind = addr ? TKS_ITER_KBUF : TKS_ITER_OTHER;
 	f->at.base = addr + offset;
 	f->at.seg = 0;
@@ -187,15 +185,23 @@ static __always_inline void send_page(const struct sock *sk, __u64 page, __u32 o
 	f->size = f->left = size;
 }
 
+/* A page goes out as it is (sendfile, splice): tcp_sendpage, until 6.5. */
+static __always_inline void send_page(const struct sock *sk, __u64 page, __u32 offset, __u32 size,
+				      __u64 cookie)
+{
+	struct inflight *f = send_begin(sk, NULL, cookie);
+
+	if (f)
+		inflight_page(f, page, offset, size);
+}
+
 static __always_inline __u64 cookie_of(struct sock *sk)
 {
 	return cfg_cookie_helper ? bpf_get_socket_cookie(sk) : cookie_read(sk);
 }
 
-static __always_inline void rec_send(struct send_scratch *s, const struct inflight *f)
+static __always_inline void rec_send(struct tks_rec *r, const struct inflight *f)
 {
-	struct tks_rec *r = &s->rec;
-
 	__builtin_memset(r, 0, sizeof(*r));
 	r->kind = TKS_REC_TX;
 	r->ts_ns = f->ts_ns;
@@ -210,9 +216,9 @@ static __always_inline void rec_send(struct send_scratch *s, const struct inflig
 }
 
 /* One record from the scratch; 1: it was the last. */
-__noinline int emit_send_part(void)
+__noinline int emit_send_part(__u32 whose)
 {
-	struct send_scratch *s = send_scratch();
+	struct send_scratch *s = send_scratch(whose);
 	__u32 cap;
 
 	if (!s)
@@ -221,7 +227,7 @@ __noinline int emit_send_part(void)
 	s->bad = 0;
 	s->parts++;
 	if (s->left)
-		fill_record();
+		fill_record(whose);
 	if (s->bad)
 		loss_add(TKS_LOSS_UNREADABLE, s->bad);
 	cap = s->pos;
@@ -239,15 +245,10 @@ __noinline int emit_send_part(void)
 	return !s->rest;
 }
 
-static __always_inline void emit_send(struct inflight *f, __u32 accepted)
+/* The records of a send; s: the scratch of whose, with the first one's head filled in. */
+static __always_inline void emit_send(struct send_scratch *s, __u32 whose, const struct inflight *f,
+				      __u32 accepted)
 {
-	struct send_scratch *s = send_scratch();
-
-	if (!s) {
-		loss_add(TKS_LOSS_INFLIGHT, 1);
-		return;
-	}
-	rec_send(s, f);
 	if (f->unsure) {
 		s->rec.flags = TKS_RECF_UNSURE;
 		s->rec.len = accepted;
@@ -265,16 +266,17 @@ static __always_inline void emit_send(struct inflight *f, __u32 accepted)
 			s->left = TKS_HEADERS_CAP;
 	}
 	for (int i = 0; i < TKS_SEND_RECS; i++) {
-		if (emit_send_part())
+		if (emit_send_part(whose))
 			break;
 	}
 }
 
-static __always_inline void send_exit(const struct sock *sk, long ret)
+static __always_inline void send_exit(const struct sock *sk, long ret, __u32 whose)
 {
 	struct inflight *f = inflight_get(false);
+	struct send_scratch *s;
 
-	if (!f || !f->active || (sk && f->sk != (__u64)sk))
+	if (!f || !f->active || f->server || (sk && f->sk != (__u64)sk))
 		return;
 	f->active = 0;
 	if (tls_on)
@@ -287,7 +289,13 @@ static __always_inline void send_exit(const struct sock *sk, long ret)
 	 * sent too. */
 	if (f->exact && write_seq((const struct sock *)f->sk) - f->seq != (__u32)ret)
 		f->unsure = 1;
-	emit_send(f, ret);
+	s = send_scratch(whose);
+	if (!s) {
+		loss_add(TKS_LOSS_INFLIGHT, 1);
+		return;
+	}
+	rec_send(&s->rec, f);
+	emit_send(s, whose, f, ret);
 }
 
 /* --- fentry --- */
@@ -303,7 +311,7 @@ int BPF_PROG(tx_fentry, struct sock *sk, struct msghdr *msg, size_t size)
 SEC("?fexit/tcp_sendmsg_locked")
 int BPF_PROG(tx_fexit, struct sock *sk, struct msghdr *msg, size_t size, int ret)
 {
-	send_exit(sk, ret);
+	send_exit(sk, ret, TKS_SCRATCH_SEND);
 	return 0;
 }
 
@@ -325,7 +333,7 @@ SEC("?fexit/tcp_sendpage")
 int BPF_PROG(tx_page_r, struct sock *sk, struct page *page, int offset, size_t size, int flags,
 	     int ret)
 {
-	send_exit(sk, ret);
+	send_exit(sk, ret, TKS_SCRATCH_PAGE);
 	return 0;
 }
 
@@ -364,7 +372,7 @@ int BPF_PROG(tx_tp, const struct sock *sk, const struct msghdr *msg, const struc
 SEC("?tp_btf/sock_send_length")
 int BPF_PROG(tx_tpret, struct sock *sk, int ret, int flags)
 {
-	send_exit(sk, ret);
+	send_exit(sk, ret, TKS_SCRATCH_SEND);
 	return 0;
 }
 
@@ -381,7 +389,7 @@ int BPF_KPROBE(tx_kprobe, struct sock *sk, struct msghdr *msg, size_t size)
 SEC("?kretprobe/tcp_sendmsg_locked")
 int BPF_KRETPROBE(tx_kret, int ret)
 {
-	send_exit(NULL, ret);
+	send_exit(NULL, ret, TKS_SCRATCH_SEND);
 	return 0;
 }
 
@@ -396,7 +404,7 @@ int BPF_KPROBE(tx_page_kp, struct sock *sk, struct page *page, int offset, size_
 SEC("?kretprobe/tcp_sendpage")
 int BPF_KRETPROBE(tx_page_kret, int ret)
 {
-	send_exit(NULL, ret);
+	send_exit(NULL, ret, TKS_SCRATCH_PAGE);
 	return 0;
 }
 
@@ -519,7 +527,7 @@ int sc_sendfile(struct trace_event_raw_sys_enter *ctx)
 	SEC("?tracepoint/syscalls/sys_exit_" #call)                                                \
 	int name(struct trace_event_raw_sys_exit *ctx)                                             \
 	{                                                                                          \
-		send_exit(NULL, ctx->ret);                                                         \
+		send_exit(NULL, ctx->ret, TKS_SCRATCH_SEND);                                       \
 		return 0;                                                                          \
 	}
 
@@ -535,7 +543,7 @@ int sc_sendmmsg_r(struct trace_event_raw_sys_exit *ctx)
 	struct inflight *f = inflight_get(false);
 
 	if (f && f->active && ctx->ret > 0)
-		send_exit(NULL, write_seq((const struct sock *)f->sk) - f->seq);
+		send_exit(NULL, write_seq((const struct sock *)f->sk) - f->seq, TKS_SCRATCH_SEND);
 	else if (f)
 		f->active = 0;
 	return 0;

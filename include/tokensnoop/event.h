@@ -12,7 +12,7 @@
 
 enum tks_event_kind {
 	TKS_EV_OPEN = 1, /* the connection was seen being established: tx_seq and rx_seq number its
-			    first bytes */
+			    first bytes (with met: it may be in its middle, they number the next) */
 	TKS_EV_DATA = 2,
 	TKS_EV_FIN = 3, /* direction dir ends after what was sent before */
 	TKS_EV_CLOSE = 4, /* nothing more will come; err tells a reset (ECONNRESET, EPIPE, ...) from
@@ -28,9 +28,12 @@ enum tks_dir { TKS_RX = 0, TKS_TX = 1 };
 enum tks_role { TKS_ROLE_UNKNOWN = 0, TKS_ROLE_SERVER = 1, TKS_ROLE_CLIENT = 2 };
 
 struct tks_endpoint {
-	uint16_t family; /* AF_INET, AF_INET6 */
+	uint16_t family; /* AF_INET, AF_INET6, AF_UNIX */
 	uint16_t port; /* host byte order */
-	uint8_t addr[16]; /* network byte order; the first four bytes for AF_INET */
+	uint8_t addr[16]; /* network byte order; the first four bytes for AF_INET; AF_UNIX: the same
+			     for connections to the same listener */
+	const char *name; /* AF_UNIX: printable, as tks_unix_name() makes it; NULL: none, or not
+			     known. Whoever keeps an endpoint keeps the text */
 };
 
 struct tks_process {
@@ -57,10 +60,12 @@ struct tks_event {
 	uint32_t tx_seq,
 		rx_seq; /* OPEN; CLOSE: next to be sent and to be received, where seq_known */
 	bool seq_known; /* CLOSE: tx_seq and rx_seq are valid */
+	bool met; /* OPEN: seen first, but perhaps not from its beginning */
 	bool unsure; /* DATA: which bytes were accepted is not known: a gap */
 	uint32_t len; /* DATA: bytes of the stream */
 	uint32_t cap; /* DATA: of which data holds the first cap */
-	const uint8_t *data; /* valid during the call only */
+	const uint8_t
+		*data; /* valid during the call only. OPEN, AF_UNIX: the server's name, cap bytes */
 	uint32_t lost; /* records of this connection lost so far, cumulative */
 	uint32_t err; /* CLOSE */
 	/*
@@ -85,10 +90,18 @@ struct tks_rec;
 int tks_event_decode(const void *rec, size_t size, struct tks_event *ev);
 
 /*
- * Writes "ADDR:PORT", IPv6 in brackets (v4-mapped shown as IPv4), into buf of at least
- * TKS_ENDPOINT_STR bytes; returns buf.
+ * Writes "ADDR:PORT", IPv6 in brackets (v4-mapped shown as IPv4), or "unix:NAME" into buf of at
+ * least TKS_ENDPOINT_STR bytes; returns buf.
  */
-enum { TKS_ENDPOINT_STR = 56 };
+enum { TKS_ENDPOINT_STR = 120 };
 char *tks_endpoint_str(const struct tks_endpoint *ep, char *buf);
+
+/*
+ * The name of a unix socket (unix(7): a path, or abstract with a 0 first) as text: abstract ones
+ * with
+ * '@' for each 0, as ss(8) shows them; what is not printable is '?'. path: n bytes of sun_path. out
+ * has room for n + 1 bytes.
+ */
+void tks_unix_name(const uint8_t *path, size_t n, char *out);
 
 #endif

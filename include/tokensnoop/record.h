@@ -40,6 +40,7 @@ enum tks_conn_state {
 	TKS_CONN_PEER_FIN = 3, /* the peer ended its direction */
 	TKS_CONN_LOCAL_FIN = 4, /* this side ended its direction */
 	TKS_CONN_CLOSED = 5, /* gone; err is the socket's error (ECONNRESET, EPIPE, ...) or 0 */
+	TKS_CONN_MET = 6, /* seen first in its middle, as it may be; unix sockets only */
 };
 
 enum tks_rec_flags {
@@ -64,6 +65,7 @@ enum {
 	TKS_SEND_RECS = 64, /* records a send takes at most: 1 MiB captured, the rest known but not
 			       captured */
 	TKS_COMM_LEN = 16,
+	TKS_UNIX_PATH = 108, /* bytes of a unix socket's name at most (unix(7)) */
 	TKS_TLS_OUT_CAP = 64, /* captured bytes of a TLS_OUT record */
 };
 
@@ -73,28 +75,30 @@ struct tks_rec {
 	__u16 flags; /* enum tks_rec_flags */
 	__u64 ts_ns; /* CLOCK_MONOTONIC: entry of the send, arrival of the packet, change of the
 			state */
-	__u64 ret_ns; /* TX: return of the send; else 0 */
+	__u64 ret_ns; /* TX: return of the send, 0 where not known; else 0 */
 	__u64 cookie; /* socket cookie; 0 with TKS_RECF_LISTENER, and in TLS records */
 	__u64 obj; /* TLS: the library's object (an address in the process). TX: that of the write
 		      that the send is nested in, 0 for none */
 	__u64 cgroup; /* cgroup v2 id of the sending task; 0 where there is no task */
-	__u32 seq; /* TX, RX: TCP sequence number of the first byte; CONN: next to be sent; TLS_TX,
-		      TLS_RX: bytes of the object's earlier calls in that direction */
+	__u32 seq; /* TX, RX: TCP sequence number of the first byte (AF_UNIX: bytes seen before);
+		      CONN: next to be sent; TLS_TX, TLS_RX: bytes of the object's earlier calls in
+		      that direction */
 	__u32 rcv_seq; /* CONN: next sequence number to be received; TLS: number of the object's
 			  call in that direction, from 1; TX: the call that it is nested in */
 	__u32 len; /* TX, RX: bytes of the stream this record stands for */
-	__u32 cap; /* bytes that follow, <= len */
+	__u32 cap; /* bytes that follow, <= len; AF_UNIX, CONN: the server's name */
 	__u32 lost; /* records of this connection lost so far (cumulative) */
 	__u32 netns; /* inode number of the network namespace */
 	__u32 pid; /* process (tgid) of the sending task; 0 where there is no task */
 	__u32 tid;
-	__u16 family; /* AF_INET or AF_INET6 */
+	__u16 family; /* AF_INET, AF_INET6 or AF_UNIX */
 	__u16 lport;
 	__u16 rport;
 	__u16 state; /* CONN: enum tks_conn_state; TLS: enum tks_tls_lib */
 	__u32 err; /* CONN: errno of the socket, positive; TLS_RX: bytes that were asked for */
 	__u32 pad;
-	__u8 laddr[16]; /* the first four bytes for AF_INET */
+	__u8 laddr[16]; /* the first four bytes for AF_INET; AF_UNIX: the same for sockets of one
+			   listener */
 	__u8 raddr[16];
 	char comm[TKS_COMM_LEN];
 };

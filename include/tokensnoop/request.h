@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tokensnoop/event.h"
+
 /* A number that does not exist or was not seen: null in the output. */
 #define TKS_NULL INT64_MIN
 
@@ -63,7 +65,7 @@ struct tks_request {
 	char comm[16];
 	uint64_t cgroup_id; /* 0: not known */
 	char cgroup[160]; /* path in the cgroup v2 tree; "" : null */
-	char local[56], peer[56];
+	char local[TKS_ENDPOINT_STR], peer[TKS_ENDPOINT_STR];
 	const char *transport; /* "tcp", "tls", "unix" */
 	const char *http; /* "1.0", "1.1", "2" */
 	int64_t stream_id; /* HTTP/2's, else TKS_NULL */

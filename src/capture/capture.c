@@ -93,11 +93,14 @@ static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *sp
 	struct tks_trial trials[TKS_TRIALS];
 	const struct tks_trial *failed[TKS_POINTS] = { NULL };
 
-	tks_hooks_try(trials, false, cfg->force_send);
+	tks_hooks_try(trials, false);
 	for (size_t i = 0; i < TKS_TRIALS; i++) {
 		enum tks_point p = tks_hooks[i].point;
 
 		if (p == TKS_POINT_TLS && cfg->no_tls)
+			continue;
+		/* Without a port of their own. */
+		if (p == TKS_POINT_UNIX && cfg->nports)
 			continue;
 		if (trials[i].works && !spec->hooks[p]) {
 			spec->hooks[p] = &tks_hooks[i];
@@ -107,7 +110,7 @@ static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *sp
 		}
 	}
 	for (int p = 0; p < TKS_POINTS; p++) {
-		if (spec->hooks[p] || p == TKS_POINT_TLS)
+		if (spec->hooks[p] || tks_point_optional(p))
 			continue;
 		snprintf(why, len, "no %s hook works here: %s (see tokensnoop doctor)",
 			 tks_point_names[p],

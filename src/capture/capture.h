@@ -18,27 +18,28 @@ enum { TKS_CAPTURE_PORTS_MAX = 16 };
 struct tks_capture_config {
 	uint16_t ports[TKS_CAPTURE_PORTS_MAX]; /* local ports (with all: remote ones too); none: any
 						*/
-	uint32_t nports;
+	uint32_t nports; /* 0: unix sockets, too */
 	bool all; /* connections that this host opened, too */
 	uint32_t pid; /* this process and its descendants; 0: any */
 	const char *comm; /* NULL: any */
 	const char *cgroup; /* a directory of the cgroup v2 tree; NULL: any */
 	bool no_tls; /* leave TLS libraries alone */
 	size_t ring_bytes; /* a power of two, at least a page; 0: 16 MiB */
-	const char *force_send; /* name of the only send hook to try; NULL: the best that works */
 };
 
 enum tks_point {
 	TKS_POINT_SEND = 0,
 	TKS_POINT_RECV,
 	TKS_POINT_CONN,
-	TKS_POINT_TLS, /* the one that tracing can do without */
+	TKS_POINT_TLS, /* this and the next: tracing can do without */
+	TKS_POINT_UNIX,
 	TKS_POINTS
 };
 
 /* What came of trying a hook on this kernel as this user. */
 struct tks_trial {
-	const char *point; /* "send", "recv", "conn", "tls" */
+	const char *point; /* "send", "recv", "conn", "tls", "unix" */
+	bool optional; /* tracing can do without the point */
 	const char *hook; /* "fentry", "tp_btf", ... */
 	const char *what; /* what it is, in a few words */
 	bool tried, works;
@@ -48,14 +49,18 @@ struct tks_trial {
 	char reason[256]; /* for people, with the remedy where there is one; one line */
 };
 
-enum { TKS_TRIALS = 7 };
+enum { TKS_TRIALS = 10 };
 
 /*
  * Tries the hooks for real: loads and attaches each one's programs and takes them off again. all:
- * every row; else a point's rows only down to the first that works. Returns the number of rows, in
- * the order of preference a point.
+ * every row; else a point's rows only down to the first that works, or the one that is forced.
+ * Returns the number of rows, in the order of preference a point.
  */
-size_t tks_hooks_try(struct tks_trial trials[TKS_TRIALS], bool all, const char *force_send);
+size_t tks_hooks_try(struct tks_trial trials[TKS_TRIALS], bool all);
+
+/* The only hook that is to be taken at a point ("send", "unix", ...): what the environment variable
+ * TOKENSNOOP_HOOK_SEND (UNIX, ...) says, for tests; NULL: the best that works. */
+const char *tks_hook_forced(const char *point);
 
 struct tks_capture;
 
@@ -70,7 +75,7 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 /* Detaches everything and frees; NULL is nothing. */
 void tks_capture_close(struct tks_capture *c);
 
-/* Names of the hooks in use: "send=tp_btf recv=cgroup_skb conn=tp_btf"; valid until close. */
+/* Names of the hooks in use: "send=tp_btf recv=cgroup_skb ..."; valid until close. */
 const char *tks_capture_hooks(const struct tks_capture *c);
 
 /* Called for each record; data is valid during the call. */

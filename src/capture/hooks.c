@@ -7,6 +7,7 @@
  */
 #include "hooks.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,7 +56,21 @@ static const char *const tls_progs[] = { "tls_write_openssl",
 					 "code_mmap",
 					 NULL };
 
-const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn", "tls" };
+static const char *const unix_fentry_progs[] = { "ux_fentry", "ux_fexit",   "ux_page",
+						 "ux_page_r", "ux_release", "ux_shutdown",
+						 NULL };
+static const char *const unix_kprobe_progs[] = {
+	"ux_kprobe",	 "ux_kret",	   "ux_page_kp", "ux_page_kret",
+	"ux_release_kp", "ux_shutdown_kp", NULL
+};
+static const char *const unix_tp_progs[] = { "ux_tp", "ux_tp_recv", NULL };
+
+const char *const tks_point_names[TKS_POINTS] = { "send", "recv", "conn", "tls", "unix" };
+
+bool tks_point_optional(enum tks_point p)
+{
+	return p == TKS_POINT_TLS || p == TKS_POINT_UNIX;
+}
 
 const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	{ TKS_POINT_SEND, "fentry", "tcp_sendmsg_locked, entry and return (5.5)", fentry_progs,
@@ -68,7 +83,15 @@ const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	{ TKS_POINT_RECV, "cgroup_skb", "ingress at the root of cgroup v2", recv_progs, true },
 	{ TKS_POINT_CONN, "tp_btf", "inet_sock_set_state", conn_progs, true },
 	{ TKS_POINT_TLS, "uprobe", "OpenSSL and its kin, GnuTLS, NSS, Go", tls_progs, true },
+	{ TKS_POINT_UNIX, "fentry", "unix_stream_sendmsg, entry and return; unix_release",
+	  unix_fentry_progs, true },
+	{ TKS_POINT_UNIX, "kprobe", "unix_stream_sendmsg, entry and return; unix_release",
+	  unix_kprobe_progs, true },
+	{ TKS_POINT_UNIX, "tp_btf", "sock_send_length (6.3): times of returns", unix_tp_progs,
+	  true },
 };
+
+enum { SCRATCHES = 4 }; /* bpf/iov.bpf.h: a CPU */
 
 static bool hook_has(const struct tks_hook *h, const char *prog)
 {
@@ -81,11 +104,14 @@ static bool hook_has(const struct tks_hook *h, const char *prog)
 	return false;
 }
 
-/* Programs for a function that newer kernels do without (6.5). */
+/* Programs for functions that newer kernels do without (6.5). */
 static bool superfluous(const char *prog)
 {
-	return !strncmp(prog, "tx_page", 7) &&
-	       libbpf_find_vmlinux_btf_id("tcp_sendpage", BPF_TRACE_FENTRY) < 0;
+	const char *func = !strncmp(prog, "tx_page", 7)	  ? "tcp_sendpage"
+			   : !strncmp(prog, "ux_page", 7) ? "unix_stream_sendpage"
+							  : NULL;
+
+	return func && libbpf_find_vmlinux_btf_id(func, BPF_TRACE_FENTRY) < 0;
 }
 
 static bool spec_has(const struct tks_open_spec *spec, const char *prog)
@@ -128,7 +154,7 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	bpf_map__set_autocreate(skel->maps.inflight_task, !spec->compat);
 	bpf_map__set_autocreate(skel->maps.inflight_hash, spec->compat);
 	bpf_map__set_max_entries(skel->maps.ring, spec->ring_bytes);
-	bpf_map__set_max_entries(skel->maps.send_scratches, cpus > 0 ? cpus : 1);
+	bpf_map__set_max_entries(skel->maps.send_scratches, (cpus > 0 ? cpus : 1) * SCRATCHES);
 	bpf_map__set_max_entries(skel->maps.recv_scratches, cpus > 0 ? cpus : 1);
 	return skel;
 }
@@ -342,20 +368,31 @@ static void trial(const struct tks_hook *h, struct tks_trial *t)
 	t->works = t->compat = true;
 }
 
-size_t tks_hooks_try(struct tks_trial trials[TKS_TRIALS], bool all, const char *force_send)
+const char *tks_hook_forced(const char *point)
+{
+	char name[32] = "TOKENSNOOP_HOOK_";
+	size_t n = strlen(name);
+
+	for (; *point && n + 1 < sizeof(name); point++)
+		name[n++] = (char)toupper((unsigned char)*point);
+	return getenv(name);
+}
+
+size_t tks_hooks_try(struct tks_trial trials[TKS_TRIALS], bool all)
 {
 	bool found[TKS_POINTS] = { false };
 
 	for (size_t i = 0; i < TKS_TRIALS; i++) {
 		const struct tks_hook *h = &tks_hooks[i];
 		struct tks_trial *t = &trials[i];
+		const char *forced = tks_hook_forced(tks_point_names[h->point]);
 
 		memset(t, 0, sizeof(*t));
 		t->point = tks_point_names[h->point];
+		t->optional = tks_point_optional(h->point);
 		t->hook = h->name;
 		t->what = h->what;
-		if (!all && (found[h->point] || (h->point == TKS_POINT_SEND && force_send &&
-						 strcmp(force_send, h->name))))
+		if (!all && (found[h->point] || (forced && strcmp(forced, h->name))))
 			continue;
 		trial(h, t);
 		found[h->point] |= t->works;

@@ -17,6 +17,9 @@ struct tks_hook {
 extern const struct tks_hook tks_hooks[TKS_TRIALS];
 extern const char *const tks_point_names[TKS_POINTS];
 
+/* Tracing can do without. */
+bool tks_point_optional(enum tks_point p);
+
 /* How an object is opened for a set of hooks. */
 struct tks_open_spec {
 	const struct tks_hook *hooks[TKS_POINTS]; /* NULL: nothing at that point */

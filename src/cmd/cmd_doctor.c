@@ -53,28 +53,27 @@ static void print_trial(FILE *out, const struct tks_trial *t, bool chosen)
 			"");
 }
 
-/* True when a hook works at each point that tracing needs (all but "tls"); prints all rows. */
+/* True when a hook works at each point that tracing needs; prints all rows. */
 static bool print_trials(FILE *out, const struct tks_trial *trials, size_t n)
 {
-	const char *forced = getenv("TOKENSNOOP_HOOK_SEND");
-	const char *found[TKS_TRIALS], *points[TKS_TRIALS];
-	size_t nfound = 0, npoints = 0, needed = 0;
+	const char *found = "", *point = "";
+	int needed = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct tks_trial *t = &trials[i];
-		bool first = !nfound || strcmp(found[nfound - 1], t->point);
-		bool allowed = !forced || strcmp(t->point, "send") || !strcmp(forced, t->hook);
+		bool first = strcmp(found, t->point) != 0;
+		const char *forced = tks_hook_forced(t->point);
+		bool allowed = !forced || !strcmp(forced, t->hook);
 
-		if (!npoints || strcmp(points[npoints - 1], t->point))
-			points[npoints++] = t->point;
+		/* A point's rows stand together. */
+		needed += strcmp(point, t->point) && !t->optional;
+		point = t->point;
 		print_trial(out, t, t->works && first && allowed);
-		if (t->works && first && allowed)
-			found[nfound++] = t->point;
+		if (!t->works || !first || !allowed)
+			continue;
+		found = t->point;
+		needed -= !t->optional;
 	}
-	for (size_t i = 0; i < npoints; i++)
-		needed += strcmp(points[i], "tls") != 0;
-	for (size_t i = 0; i < nfound; i++)
-		needed -= strcmp(found[i], "tls") != 0;
 	return !needed;
 }
 
@@ -122,7 +121,7 @@ int tks_cmd_doctor(int argc, char **argv)
 		return status;
 	preconditions(stdout, &ok);
 	if (ok)
-		ok = print_trials(stdout, trials, tks_hooks_try(trials, true, NULL));
+		ok = print_trials(stdout, trials, tks_hooks_try(trials, true));
 	if (ok)
 		print_tls_files(stdout);
 	printf("\n%s\n", ok ? "tracing can work here" : "tracing can't work here");

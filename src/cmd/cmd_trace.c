@@ -161,7 +161,6 @@ static void capture_config(const struct trace_config *cfg, struct tks_capture_co
 		.no_tls = cfg->filter.no_tls,
 		.ring_bytes = (size_t)cfg->capture.ring_mb << 20,
 		/* Not an option: for tests, and for comparing hooks. */
-		.force_send = getenv("TOKENSNOOP_HOOK_SEND"),
 	};
 	memcpy(cc->ports, cfg->filter.ports.port, sizeof(cc->ports));
 }

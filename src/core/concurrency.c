@@ -95,6 +95,7 @@ static struct address *find_or_make(struct tks_conc *c, uint32_t netns,
 		return NULL;
 	a->netns = netns;
 	a->addr = *addr;
+	a->addr.name = NULL;
 	a->from_ns = INT64_MIN;
 	a->next = c->addresses;
 	c->addresses = a;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "early.h"
 #include "http1.h"
 #include "list.h"
 #include "stream.h"
@@ -35,13 +36,16 @@ struct tks_conn {
 	bool fin[2]; /* by enum tks_dir */
 	bool first_seen[2]; /* by enum tks_dir: the first bytes have been looked at */
 	bool closing; /* closed, but bytes sent before are still on their way to us */
+	bool returns_seen; /* of its sends: how long they waited is known */
 	uint32_t err;
 	uint32_t close_seq[2]; /* by enum tks_dir, valid when closing */
 	uint32_t lost;
 	uint32_t netns;
 	uint64_t searched; /* bytes without a trusted place, entered in the middle */
 	struct tks_endpoint local, peer;
+	char *unix_name; /* what local.name is, or NULL */
 	struct tks_process proc;
+	struct tks_early ahead; /* unix sockets: sent before the request came to us */
 	struct tks_stream stream[2]; /* by enum tks_dir; with TLS: its plaintext */
 	struct tks_tls_conn *tls; /* its bytes are TLS records */
 	struct tks_exchange *blind; /* what leaves it while nobody knows its plaintext */

@@ -70,10 +70,12 @@ void tks_early_take(struct tks_early *e, const struct tks_event *ev,
 		struct packet *p = tks_list_entry(l, struct packet, list);
 
 		next = l->next;
-		if (!same(&p->ev.local, &ev->local) || !same(&p->ev.peer, &ev->peer))
+		if (ev && (!same(&p->ev.local, &ev->local) || !same(&p->ev.peer, &ev->peer)))
 			continue;
-		p->ev.conn = ev->conn;
-		p->ev.netns = ev->netns;
+		if (ev) {
+			p->ev.conn = ev->conn;
+			p->ev.netns = ev->netns;
+		}
 		fn(ctx, &p->ev);
 		drop(e, p);
 	}

@@ -19,6 +19,8 @@ static bool sizes_agree(const struct tks_rec *r, size_t size)
 		return false;
 	if (r->cap > TKS_DATA_CAP || r->cap > r->len || r->cap > r->size - sizeof(*r))
 		return false;
+	if (r->kind == TKS_REC_CONN && r->family == AF_UNIX)
+		return r->len == r->cap && r->len <= TKS_UNIX_PATH;
 	return (r->kind != TKS_REC_CONN && r->kind != TKS_REC_TLS_FREE) || !r->len;
 }
 
@@ -42,19 +44,21 @@ static bool fields_sane(const struct tks_rec *r)
 		return tls_fields_sane(r);
 	if (r->kind < TKS_REC_TX || r->kind > TKS_REC_CONN)
 		return false;
-	if (r->family != AF_INET && r->family != AF_INET6)
+	if (r->family != AF_INET && r->family != AF_INET6 && r->family != AF_UNIX)
 		return false;
 	if (!r->cookie && (r->kind != TKS_REC_RX || !(r->flags & TKS_RECF_LISTENER)))
 		return false;
+	if (r->state == TKS_CONN_MET && r->family != AF_UNIX)
+		return false;
 	return r->kind != TKS_REC_CONN ||
-	       (r->state >= TKS_CONN_ACCEPTED && r->state <= TKS_CONN_CLOSED);
+	       (r->state >= TKS_CONN_ACCEPTED && r->state <= TKS_CONN_MET);
 }
 
 static struct tks_endpoint endpoint(uint16_t family, uint16_t port, const uint8_t *addr)
 {
 	struct tks_endpoint ep = { .family = family, .port = port };
 
-	memcpy(ep.addr, addr, family == AF_INET ? 4 : 16);
+	memcpy(ep.addr, addr, family == AF_INET ? 4 : sizeof(ep.addr));
 	return ep;
 }
 
@@ -106,13 +110,17 @@ static void decode_tls(const struct tks_rec *r, const uint8_t *data, struct tks_
 	ev->again = r->flags & TKS_RECF_AGAIN;
 }
 
-static void decode_conn(const struct tks_rec *r, struct tks_event *ev)
+static void decode_conn(const struct tks_rec *r, const uint8_t *name, struct tks_event *ev)
 {
 	switch (r->state) {
 	case TKS_CONN_ACCEPTED:
 	case TKS_CONN_CONNECTED:
+	case TKS_CONN_MET:
 		ev->kind = TKS_EV_OPEN;
-		ev->role = r->state == TKS_CONN_ACCEPTED ? TKS_ROLE_SERVER : TKS_ROLE_CLIENT;
+		ev->role = r->state == TKS_CONN_CONNECTED ? TKS_ROLE_CLIENT : TKS_ROLE_SERVER;
+		ev->met = r->state == TKS_CONN_MET;
+		ev->cap = r->cap;
+		ev->data = name;
 		break;
 	case TKS_CONN_PEER_FIN:
 		ev->kind = TKS_EV_FIN;
@@ -147,7 +155,7 @@ int tks_event_decode(const void *rec, size_t size, struct tks_event *ev)
 	if (is_tls(&r))
 		decode_tls(&r, (const uint8_t *)rec + sizeof(r), ev);
 	else if (r.kind == TKS_REC_CONN)
-		decode_conn(&r, ev);
+		decode_conn(&r, (const uint8_t *)rec + sizeof(r), ev);
 	else
 		decode_data(&r, (const uint8_t *)rec + sizeof(r), ev);
 	return 0;
@@ -160,6 +168,10 @@ char *tks_endpoint_str(const struct tks_endpoint *ep, char *buf)
 	const uint8_t *addr = ep->addr;
 	char text[INET6_ADDRSTRLEN];
 
+	if (ep->family == AF_UNIX) {
+		snprintf(buf, TKS_ENDPOINT_STR, "unix:%s", ep->name ? ep->name : "");
+		return buf;
+	}
 	if (!v6 && ep->family != AF_INET) {
 		snprintf(buf, TKS_ENDPOINT_STR, "?");
 		return buf;
@@ -171,4 +183,18 @@ char *tks_endpoint_str(const struct tks_endpoint *ep, char *buf)
 	inet_ntop(v6 ? AF_INET6 : AF_INET, addr, text, sizeof(text));
 	snprintf(buf, TKS_ENDPOINT_STR, v6 ? "[%s]:%u" : "%s:%u", text, ep->port);
 	return buf;
+}
+
+void tks_unix_name(const uint8_t *path, size_t n, char *out)
+{
+	bool abstract = n && !path[0];
+	size_t i;
+
+	for (i = 0; i < n && (abstract || path[i]); i++) {
+		if (!path[i])
+			out[i] = '@';
+		else
+			out[i] = path[i] < 0x20 || path[i] >= 0x7f ? '?' : (char)path[i];
+	}
+	out[i] = 0;
 }

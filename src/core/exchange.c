@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "answers.h"
 #include "exchange_h2.h"
@@ -188,7 +189,10 @@ static void fill_identity(struct tks_exchange *e)
 		tks_endpoint_str(&c->local, r->local);
 		tks_endpoint_str(&c->peer, r->peer);
 	}
-	r->transport = c->tls || c->untied ? "tls" : "tcp";
+	if (c->tls || c->untied)
+		r->transport = "tls";
+	else
+		r->transport = c->local.family == AF_UNIX ? "unix" : "tcp";
 	if (e->parent)
 		r->status = e->parent->rec->status;
 	r->boundary = c->untied ? TKS_B_TLS : p->cfg.boundary;
@@ -461,6 +465,13 @@ void tks_exchange_response_end(struct tks_exchange *e, uint64_t last_off, enum t
 {
 	e->rec->t_end_ns = tks_exchange_time(e->conn, TKS_RESPONSE, last_off);
 	tks_exchange_end(e, how == TKS_MSG_CUT ? tks_exchange_who_left(e->conn) : TKS_OUT_COMPLETE);
+}
+
+/* The hook that sees a unix socket's sends may see their returns only. */
+bool tks_exchange_waits_known(const struct tks_conn *c)
+{
+	return c->pipeline->cfg.boundary == TKS_B_SEND &&
+	       (c->local.family != AF_UNIX || c->returns_seen);
 }
 
 void tks_exchange_waited(struct tks_exchange *e, const struct tks_stamp *st)

@@ -79,6 +79,9 @@ int64_t tks_exchange_time(const struct tks_conn *c, enum tks_side side, uint64_t
 const struct tks_stamp *tks_exchange_stamp(const struct tks_conn *c, enum tks_side side,
 					   uint64_t off);
 
+/* How long sends waited is known of the connection. */
+bool tks_exchange_waits_known(const struct tks_conn *c);
+
 /* A send with this stamp carried bytes of the response: how long it waited counts, once. */
 void tks_exchange_waited(struct tks_exchange *e, const struct tks_stamp *st);
 

@@ -48,7 +48,7 @@ static void response_head(struct tks_conn *c, const struct tks_http_head *h)
 		e = tks_exchange_orphan(c);
 	if (!e)
 		return;
-	if (!h->resumed && c->pipeline->cfg.boundary == TKS_B_SEND)
+	if (!h->resumed && tks_exchange_waits_known(c))
 		e->rec->send_wait_ns = c->carry_wait_ns;
 	c->carry_wait_ns = 0;
 	tks_exchange_response_head(e, h);

@@ -84,7 +84,7 @@ static int on_head(void *ctx, uint32_t stream, const struct tks_http_head *h)
 		enter(e, stream);
 	}
 	tks_exchange_response_head(e, h);
-	if (c->pipeline->cfg.boundary == TKS_B_SEND && !h->resumed)
+	if (!h->resumed && tks_exchange_waits_known(c))
 		tks_exchange_waited(e, tks_exchange_stamp(c, TKS_RESPONSE, h->last_off));
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "blind.h"
 #include "conn_tls.h"
@@ -24,6 +25,8 @@ enum {
 		4 << 20, /* looked through for a message's start before a connection is given up */
 	CLOSE_NS = 200000000, /* a closed connection's missing bytes are waited for so long */
 	ACTIVE_NS = 1000000000, /* holes are looked for on connections with events this recently */
+	AHEAD_NS = 100000000, /* an answer's request is waited for so long */
+	AHEAD_MAX = 64, /* sends kept meanwhile */
 };
 
 struct tks_pipeline *tks_pipeline_new(const struct tks_pipeline_config *cfg, int *err)
@@ -369,6 +372,9 @@ static void drop(struct tks_conn *c, bool open)
 
 	tks_conn_tls_free(c, open);
 	drop_protocol(c, open);
+	tks_early_free(&c->ahead);
+	if (c->unix_name)
+		tks_mem_free(p->mem, c->unix_name, strlen(c->unix_name) + 1);
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
 		p->counters.duplicate_segments += c->stream[dir].duplicates;
 		p->counters.refused_segments += c->stream[dir].refused;
@@ -386,6 +392,20 @@ void tks_pipeline_streams_init(struct tks_conn *c)
 	tks_stream_free(&c->stream[TKS_TX]);
 	tks_stream_init(&c->stream[TKS_RX], mem, &rx_ops, &c->stream[TKS_RX], NULL);
 	tks_stream_init(&c->stream[TKS_TX], mem, &tx_ops, &c->stream[TKS_TX], NULL);
+}
+
+/* Without memory it stays nameless. */
+static void name_unix(struct tks_conn *c, const struct tks_event *ev)
+{
+	char name[TKS_UNIX_PATH + 1];
+
+	if (ev->kind != TKS_EV_OPEN || ev->local.family != AF_UNIX || ev->cap > TKS_UNIX_PATH)
+		return;
+	tks_unix_name(ev->data, ev->cap, name);
+	c->unix_name = tks_mem_alloc(c->pipeline->mem, strlen(name) + 1);
+	if (c->unix_name)
+		strcpy(c->unix_name, name);
+	c->local.name = c->unix_name;
 }
 
 struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
@@ -407,6 +427,8 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 	c->local = ev->local;
 	c->peer = ev->peer;
 	c->netns = ev->netns;
+	name_unix(c, ev);
+	tks_early_init(&c->ahead, p->mem);
 	tks_pipeline_streams_init(c);
 	return c;
 }
@@ -418,7 +440,7 @@ static void on_open(struct tks_conn *c, const struct tks_event *ev, bool fresh)
 	/* Said twice by some kernels, and late if other records came first. */
 	if (!fresh)
 		return;
-	c->from_start = true;
+	c->from_start = !ev->met;
 	tks_stream_start(&c->stream[TKS_RX], ev->rx_seq);
 	tks_stream_start(&c->stream[TKS_TX], ev->tx_seq);
 }
@@ -440,9 +462,11 @@ static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 		c->proc = ev->proc;
 	if (ev->netns)
 		c->netns = ev->netns;
-	/* The kernel goes back to full capture by itself when a request arrives after bulk. */
+	c->returns_seen |= ev->dir == TKS_TX && ev->ret_ns;
+	/* The kernel goes back to full capture when a request arrives after bulk, unless this
+	 * verdict was still on its way then. */
 	if (ev->dir == tks_conn_request_dir(c) && c->verdict == TKS_VERDICT_HEADERS)
-		c->verdict = TKS_VERDICT_FULL;
+		set_verdict(c, TKS_VERDICT_FULL);
 	if (!c->tls && p->tls && tks_conn_tls_begins(c, ev)) {
 		p->counters.encrypted++;
 		drop_protocol(c, true);
@@ -528,13 +552,48 @@ static void on_close(struct tks_conn *c, const struct tks_event *ev)
 		tks_pipeline_conn_over(c);
 }
 
+static void feed_kept(void *ctx, const struct tks_event *ev)
+{
+	const struct tks_conn *c = ctx;
+
+	if (c->proto != TKS_PROTO_IGNORED)
+		on_segment(ctx, ev);
+}
+
+static void feed_ahead(struct tks_conn *c)
+{
+	tks_early_take(&c->ahead, NULL, feed_kept, c);
+}
+
+/*
+ * The record of a send on a unix socket is written when it returns; the other side may have read
+ * and answered before.
+ */
+static bool ahead_of_request(const struct tks_conn *c, const struct tks_event *ev)
+{
+	return c->local.family == AF_UNIX && ev->dir == TKS_TX && c->role == TKS_ROLE_SERVER &&
+	       c->proto != TKS_PROTO_HTTP2 && !c->closing && tks_list_empty(&c->exchanges) &&
+	       c->ahead.n < AHEAD_MAX;
+}
+
 static int on_data_event(struct tks_conn *c, const struct tks_event *ev)
 {
 	int err;
 
 	if (c->proto == TKS_PROTO_IGNORED)
 		return 0;
+	if (ahead_of_request(c, ev)) {
+		err = tks_early_add(&c->ahead, ev);
+		if (err)
+			no_memory(c);
+		return err;
+	}
+	if (c->ahead.n && ev->dir == TKS_TX)
+		feed_ahead(c);
 	err = on_segment(c, ev);
+	/* The request has come. */
+	if (c->ahead.n && !tks_list_empty(&c->exchanges))
+		feed_ahead(c);
 	if (c->closing && !incomplete(c, TKS_RX) && !incomplete(c, TKS_TX))
 		tks_pipeline_conn_over(c);
 	return err;
@@ -587,6 +646,8 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 		p->counters.lost_records += ev->lost - c->lost;
 		c->lost = ev->lost;
 	}
+	if (ev->kind != TKS_EV_DATA)
+		feed_ahead(c);
 	switch (ev->kind) {
 	case TKS_EV_OPEN:
 		on_open(c, ev, fresh);
@@ -636,6 +697,8 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 			continue;
 		if (c->tls)
 			advance_tls(c, now_ns);
+		if (c->ahead.n && c->last_ns + AHEAD_NS < now_ns)
+			feed_ahead(c);
 		tks_stream_advance(&c->stream[TKS_RX], now_ns);
 		tks_stream_advance(&c->stream[TKS_TX], now_ns);
 		if (c->closing && c->last_ns + CLOSE_NS < now_ns)
@@ -655,6 +718,7 @@ void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
 			continue;
 		}
 		if (c->proto != TKS_PROTO_IGNORED) {
+			feed_ahead(c);
 			tks_stream_flush(&c->stream[TKS_RX]);
 			tks_stream_flush(&c->stream[TKS_TX]);
 		}

@@ -6,6 +6,7 @@
 #   HOOKS      send hooks to force, one run each; "default" forces none
 #   WORKLOADS  folder of files, one a workload: kclient's arguments after the port, COUNT first
 #   ZOO        modes of the sender zoo to run with the default hook; empty if there is no zoo
+#   ZOO_UNIX   those of unix sockets, to run with each of UNIX_HOOKS
 port=8100
 
 # wait_ready ERR PID: until the tracer says that it is attached; fails if it ends instead.
@@ -60,6 +61,10 @@ done
 if [ -n "$ZOO" ]; then
 	# shellcheck disable=SC2086 # modes, one a word
 	zoo $ZOO >/out/zoo.out 2>&1
+	for hook in $UNIX_HOOKS; do
+		# shellcheck disable=SC2086 # modes, one a word
+		TOKENSNOOP_HOOK_UNIX="$hook" zoo $ZOO_UNIX >"/out/zoo.$hook.out" 2>&1
+	done
 fi
 # Nothing may stay behind in the kernel; it frees programs a moment after their last user has gone.
 tries=50

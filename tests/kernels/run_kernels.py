@@ -5,8 +5,8 @@
 usage: run_kernels.py [--build DIR] [--keep DIR] [--jobs N] [LABEL...]      default: all labels of fetch.sh
 
 In each guest: tokensnoop doctor, a trace of the truth server for each send hook that is to work there, one with
-the hook it takes by itself, and with that one the sender zoo (build/tests/zoo), if it was built. expected/LABEL says which hooks
-must work and which must be chosen: a fallback nobody expected is a failure, not a success. What the
+the hook it takes by itself, and with that one the sender zoo (build/tests/zoo), if it was built; the zoo's unix sockets
+with each of the hooks for them. expected/LABEL says which hooks must work and which must be chosen: a fallback nobody expected is a failure, not a success. What the
 tracer recorded is held against the truth server's own log: it read the same clock before and after each write of
 a token, so every token's time must lie between the two.
 """
@@ -28,6 +28,7 @@ HOOKS = ("fentry", "tp_btf", "kprobe", "syscall")
 GUEST_SECONDS = 480
 # The sender zoo's modes whose path through the kernel changed between versions; all of them run in tests/live.
 ZOO_MODES = ("writev1024", "partial", "sendfile", "splice", "zerocopy", "io_uring")
+UNIX_MODES = ("unix_write", "unix_partial", "unix_sendfile")
 # Flags of a record that say that something is missing from it.
 BAD_FLAGS = {"blind", "count_mismatch", "lost", "mid_stream", "opaque", "truncated"}
 
@@ -67,28 +68,28 @@ class Tap:
 
 
 def read_expected(path):
-    """{"send": hook, "works": [hooks]} of an expected/ file."""
+    """{"send": hook, "works": [hooks], "unix": hook, "unix_works": [hooks]} of an expected/ file."""
     lines = [l.partition("=") for l in path.read_text().splitlines() if l and not l.startswith("#")]
     keys = {k: v.split() for k, _, v in lines}
-    if set(keys) != {"send", "works"} or len(keys["send"]) != 1 or set(keys["works"]) - set(HOOKS):
-        raise vm.Error(f"{path}: not send=HOOK and works=HOOK...")
-    return {"send": keys["send"][0], "works": keys["works"]}
+    if set(keys) != {"send", "works", "unix", "unix_works"} or len(keys["send"]) != 1 or len(keys["unix"]) != 1 \
+            or set(keys["works"] + keys["unix_works"]) - set(HOOKS):
+        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., unix=HOOK and unix_works=HOOK...")
+    return {**keys, "send": keys["send"][0], "unix": keys["unix"][0]}
 
 
 def check_doctor(text, status, expected):
     """Problems with the doctor's table: its lines are "send HOOK chosen|works|no ..."."""
-    rows = dict(re.findall(r"^send\s+(\S+)\s+(chosen|works|no)\b", text, re.M))
-    chosen = [h for h, v in rows.items() if v == "chosen"]
-    works = sorted(h for h, v in rows.items() if v != "no")
-    problems = []
-    if status != "0":
-        problems.append(f"exit status {status}")
-    if chosen != [expected["send"]]:
-        problems.append(f"chose {chosen or 'no send hook'}, expected {expected['send']}")
+    problems = [f"exit status {status}"] if status != "0" else []
+    for point, key in (("send", "works"), ("unix", "unix_works")):
+        rows = dict(re.findall(rf"^{point}\s+(\S+)\s+(chosen|works|no)\b", text, re.M))
+        chosen = [h for h, v in rows.items() if v == "chosen"]
+        works = sorted(h for h, v in rows.items() if v != "no")
+        if chosen != [expected[point]]:
+            problems.append(f"chose {chosen or 'no'} {point} hook, expected {expected[point]}")
+        if works != sorted(expected[key]):
+            problems.append(f"working {point} hooks: {works}, expected {sorted(expected[key])}")
     if not re.search(r"^tls\s+uprobe\s+chosen\b", text, re.M):
         problems.append("no TLS libraries are read")
-    if works != sorted(expected["works"]):
-        problems.append(f"working send hooks: {works}, expected {sorted(expected['works'])}")
     return problems
 
 
@@ -194,7 +195,9 @@ def check_zoo(text, mode, hook):
 def guest_script(expected, zoo):
     hooks = " ".join(["default", *expected["works"]])
     modes = " ".join(ZOO_MODES) if zoo else ""
-    return f"HOOKS='{hooks}'\nWORKLOADS=/etc/workloads\nZOO='{modes}'\n" + (HERE / "guest.sh").read_text()
+    unix = " ".join(UNIX_MODES) if zoo else ""
+    return (f"HOOKS='{hooks}'\nWORKLOADS=/etc/workloads\nZOO='{modes}'\nZOO_UNIX='{unix}'\n"
+            f"UNIX_HOOKS='{' '.join(expected['unix_works'])}'\n") + (HERE / "guest.sh").read_text()
 
 
 def workload_files():
@@ -221,11 +224,13 @@ def judge_kernel(tap, label, expected, r, zoo):
     for hook in ("default", *expected["works"]):
         want = expected["send"] if hook == "default" else hook
         tap.result(f"{name}.trace.{hook}", check_trace(out / f"trace.{hook}", want))
-    for mode in ZOO_MODES:
+    modes = [(mode, expected["send"], "zoo.out") for mode in ZOO_MODES]
+    modes += [(mode, hook, f"zoo.{hook}.out") for hook in expected["unix_works"] for mode in UNIX_MODES]
+    for mode, hook, file in modes:
         if zoo:
-            tap.result(f"{name}.zoo.{mode}", check_zoo(text_of(out / "zoo.out"), mode, expected["send"]))
+            tap.result(f"{name}.zoo.{mode}.{hook}", check_zoo(text_of(out / file), mode, hook))
         else:
-            tap.result(f"{name}.zoo.{mode}", [], skip="no zoo in the build folder")
+            tap.result(f"{name}.zoo.{mode}.{hook}", [], skip="no zoo in the build folder")
     left = text_of(out / "left").splitlines() if (out / "left").exists() else ["not looked"]
     tap.result(f"{name}.nothing_left", left)
 

@@ -101,14 +101,15 @@ def test_records(tap):
 
 
 DOCTOR = "send  fentry      chosen    x\nsend  kprobe      works     x\nsend  tp_btf      no        x\n"
-DOCTOR += "tls   uprobe      chosen    x\n"
+DOCTOR += "tls   uprobe      chosen    x\nunix  fentry      no        x\nunix  tp_btf      chosen    x\n"
 
 
 def test_hooks(tap):
-    fine = {"send": "fentry", "works": ["fentry", "kprobe"]}
+    fine = {"send": "fentry", "works": ["fentry", "kprobe"], "unix": "tp_btf", "unix_works": ["tp_btf"]}
     tap.result("selftest.doctor.good", rk.check_doctor(DOCTOR, "0", fine))
     fallback = DOCTOR.replace("fentry      chosen", "fentry      no    ").replace("works", "chosen")
-    for name, text, status in (("fallback", fallback, "0"), ("no_tls", DOCTOR.replace("tls ", "lts "), "0"), ("status", DOCTOR, "3"), ("silent", "", "0"),
+    for name, text, status in (("fallback", fallback, "0"), ("no_tls", DOCTOR.replace("tls ", "lts "), "0"),
+                               ("no_unix", DOCTOR.replace("tp_btf      chosen", "tp_btf      no    "), "0"), ("status", DOCTOR, "3"), ("silent", "", "0"),
                                ("more_than_expected", DOCTOR.replace("no  ", "works"), "0")):  # fmt: skip
         bad = rk.check_doctor(text, status, fine)
         tap.result(f"selftest.doctor.{name}", [] if bad else ["passed as good"])

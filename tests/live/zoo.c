@@ -7,8 +7,8 @@
  * The sender is a child (the tracer never traces itself); the parent reads the socket and the ring.
  * The byte at stream offset i is pattern(i), so a captured record proves itself.
  *
- * usage: zoo [MODE...]; TAP on standard output. Needs root. TOKENSNOOP_HOOK_SEND forces a send
- * hook.
+ * usage: zoo [MODE...]; TAP on standard output. Needs root. TOKENSNOOP_HOOK_SEND and
+ * TOKENSNOOP_HOOK_UNIX force a hook.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -277,7 +278,7 @@ struct sender {
 	const char *name;
 	size_t (*send)(int fd);
 	int family;
-	const char *blind; /* send hooks that can't see the bytes */
+	const char *blind; /* hooks that can't see the bytes */
 	const char *absent; /* hooks that don't see the call at all */
 	bool pages; /* the bytes are pages, never user memory */
 };
@@ -299,6 +300,16 @@ static const struct sender senders[] = {
 	{ "splice", by_splice, AF_INET, "", "syscall", true },
 	{ "zerocopy", by_zerocopy, AF_INET, "", "", false },
 	{ "io_uring", by_io_uring, AF_INET, "", "syscall", false },
+	{ "unix_write", by_write, AF_UNIX, "", "", false },
+	{ "unix_sendto", by_sendto, AF_UNIX, "", "", false },
+	{ "unix_writev1024", by_writev1024, AF_UNIX, "", "", false },
+	{ "unix_sendmsg300", by_sendmsg, AF_UNIX, "", "", false },
+	{ "unix_sendmmsg", by_sendmmsg, AF_UNIX, "tp_btf", "", false },
+	{ "unix_large", by_large, AF_UNIX, "", "", false },
+	{ "unix_partial", by_partial, AF_UNIX, "", "", false },
+	{ "unix_sendfile", by_sendfile, AF_UNIX, "tp_btf", "", true },
+	{ "unix_splice", by_splice, AF_UNIX, "tp_btf", "", true },
+	{ "unix_io_uring", by_io_uring, AF_UNIX, "tp_btf", "", false },
 };
 
 /* --- the child --- */
@@ -308,6 +319,19 @@ struct word {
 	uint64_t before_ns, after_ns;
 	size_t sent;
 };
+
+/* One with a 0 within, and abstract: no file is left behind. */
+static const struct sockaddr_un unix_address = { .sun_family = AF_UNIX, .sun_path = "\0zoo\0name" };
+enum { UNIX_ADDRESS_LEN = sizeof(sa_family_t) + 9 };
+
+static int listen_unix(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (const void *)&unix_address, UNIX_ADDRESS_LEN) || listen(fd, 1))
+		die("listen");
+	return fd;
+}
 
 static int listen_on(int family, uint16_t *port)
 {
@@ -332,7 +356,8 @@ static void child(int listener, const struct sender *s, struct word *w)
 
 	if (fd < 0)
 		die("accept");
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (s->family != AF_UNIX)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	/* The request: one byte. */
 	if (read(fd, &c, 1) != 1)
 		die("read");
@@ -351,16 +376,21 @@ struct seen {
 	uint8_t *got; /* per stream byte: times it was captured */
 	uint8_t *known; /* ... times a record stood for it */
 	uint32_t first_seq;
-	bool open, closed;
+	bool unix_name, open, closed;
 	unsigned int wrong, twice, outside, records, unsure, early, late;
 	pid_t child;
 	unsigned int foreign;
 	uint64_t min_ns, max_ns;
 };
 
+static const uint8_t *data_of(const struct tks_rec *r)
+{
+	return (const uint8_t *)(r + 1);
+}
+
 static void see_bytes(struct seen *s, const struct tks_rec *r)
 {
-	const uint8_t *data = (const uint8_t *)(r + 1);
+	const uint8_t *data = data_of(r);
 	uint32_t off = r->seq - s->first_seq;
 
 	if (off > MAX_BYTES || r->len > MAX_BYTES - off) {
@@ -381,11 +411,15 @@ static void on_record(void *ctx, const void *data, size_t size)
 	const struct tks_rec *r = data;
 	struct seen *s = ctx;
 
-	if (size < sizeof(*r) || r->size != size)
+	/* What says a unix socket's name may have room behind it. */
+	if (size < sizeof(*r) || r->size > size || (r->kind != TKS_REC_CONN && r->size != size))
 		s->wrong++;
-	if (r->kind == TKS_REC_CONN && r->state == TKS_CONN_ACCEPTED) {
+	if (r->kind == TKS_REC_CONN &&
+	    (r->state == TKS_CONN_ACCEPTED || r->state == TKS_CONN_MET)) {
 		s->first_seq = r->seq;
 		s->open = true;
+		s->wrong += s->unix_name && (r->cap != UNIX_ADDRESS_LEN - sizeof(sa_family_t) ||
+					     memcmp(data_of(r), unix_address.sun_path, r->cap));
 	}
 	if (r->kind == TKS_REC_CONN && r->state == TKS_CONN_CLOSED)
 		s->closed = true;
@@ -399,6 +433,15 @@ static void on_record(void *ctx, const void *data, size_t size)
 	if (r->ret_ns > s->max_ns)
 		s->max_ns = r->ret_ns;
 	see_bytes(s, r);
+}
+
+static int connect_unix(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || connect(fd, (const void *)&unix_address, UNIX_ADDRESS_LEN))
+		die("connect");
+	return fd;
 }
 
 static int connect_to(int family, uint16_t port)
@@ -462,9 +505,9 @@ static bool judge(const struct sender *sd, const struct seen *s, const struct wo
 		known += s->known[i] == 1;
 		got += s->got[i];
 	}
-	printf("# %s: sent %zu known %zu captured %zu records %u wrong %u twice %u outside %u unsure %u foreign %u\n",
+	printf("# %s: sent %zu known %zu captured %zu records %u wrong %u twice %u outside %u unsure %u foreign %u%s\n",
 	       sd->name, w->sent, known, got, s->records, s->wrong, s->twice, s->outside, s->unsure,
-	       s->foreign);
+	       s->foreign, s->closed ? "" : " not closed");
 	if (!w->sent || s->wrong || s->twice || s->outside || s->foreign || !s->closed)
 		return false;
 	if (named(sd->absent, hook))
@@ -478,12 +521,14 @@ static bool judge(const struct sender *sd, const struct seen *s, const struct wo
 
 static bool run(const struct sender *sd, char hook[16])
 {
-	struct tks_capture_config cfg = { .nports = 1,
-					  .force_send = getenv("TOKENSNOOP_HOOK_SEND") };
+	bool local = sd->family == AF_UNIX;
+	struct tks_capture_config cfg = { .nports = !local, .pid = local ? (uint32_t)getpid() : 0 };
 	struct word *w =
 		mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct seen s = { .got = calloc(1, MAX_BYTES), .known = calloc(1, MAX_BYTES) };
-	int listener = listen_on(sd->family, &cfg.ports[0]), fd, status;
+	struct seen s = { .got = calloc(1, MAX_BYTES),
+			  .known = calloc(1, MAX_BYTES),
+			  .unix_name = local };
+	int listener = local ? listen_unix() : listen_on(sd->family, &cfg.ports[0]), fd, status;
 	struct tks_capture *c;
 	char why[400];
 	bool ok;
@@ -494,11 +539,11 @@ static bool run(const struct sender *sd, char hook[16])
 		printf("# %s\n", why);
 		return false;
 	}
-	sscanf(tks_capture_hooks(c), "send=%15s", hook);
+	sscanf(strstr(tks_capture_hooks(c), local ? "unix=" : "send=") + 5, "%15s", hook);
 	s.child = fork();
 	if (!s.child)
 		child(listener, sd, w);
-	fd = connect_to(sd->family, cfg.ports[0]);
+	fd = local ? connect_unix() : connect_to(sd->family, cfg.ports[0]);
 	if (write(fd, "x", 1) != 1)
 		die("write");
 	drain(fd, c, &s);
