@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "tokensnoop/event.h"
 #include "tokensnoop/record.h"
@@ -48,6 +49,11 @@ static void check_event(const struct tks_event *ev, const uint8_t *rec, size_t s
 		check_object(ev);
 	else
 		check_conn(ev);
+	if (ev->kind == TKS_EV_OPEN && ev->cap) {
+		check(ev->local.family == AF_UNIX && ev->cap <= TKS_UNIX_PATH && !ev->len);
+		check(ev->data >= rec && ev->data + ev->cap <= rec + size);
+		return;
+	}
 	if (!has_bytes(ev)) {
 		check(!ev->len && !ev->cap);
 		return;

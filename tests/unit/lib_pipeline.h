@@ -22,6 +22,9 @@ struct lib_pipe {
 	struct tks_mem mem;
 	struct tks_pipeline *p;
 	uint64_t now; /* ns */
+	const char *unix_name; /* the connections are unix sockets of this server's; NULL: TCP */
+	bool met; /* not opened, but met */
+	bool returns_unseen; /* of sends */
 	uint32_t rx_seq[8], tx_seq[8];
 	struct lib_record rec[LIB_RECORDS];
 	size_t n;
@@ -69,6 +72,11 @@ static inline void lib_event(struct lib_pipe *l, int conn, struct tks_event *ev)
 {
 	ev->conn = (uint64_t)conn;
 	ev->ts_ns = l->now;
+	if (l->unix_name) {
+		ev->local.family = ev->peer.family = AF_UNIX;
+		memset(ev->local.addr, 7, sizeof(ev->local.addr));
+		return;
+	}
 	ev->local.family = ev->peer.family = AF_INET;
 	memcpy(ev->local.addr, "\x7f\0\0\1", 4);
 	memcpy(ev->peer.addr, "\x7f\0\0\1", 4);
@@ -84,6 +92,11 @@ static inline int lib_open(struct lib_pipe *l, int conn)
 	l->tx_seq[conn] = 0xfffffff0; /* wraps after 16 bytes */
 	ev.rx_seq = l->rx_seq[conn];
 	ev.tx_seq = l->tx_seq[conn];
+	if (l->unix_name) {
+		ev.met = l->met;
+		ev.data = (const uint8_t *)l->unix_name;
+		ev.cap = (uint32_t)strlen(l->unix_name);
+	}
 	lib_event(l, conn, &ev);
 	return tks_pipeline_feed(l->p, &ev);
 }
@@ -102,7 +115,7 @@ static inline int lib_bytes(struct lib_pipe *l, int conn, enum tks_dir dir, cons
 	ev.data = data;
 	lib_event(l, conn, &ev);
 	if (dir == TKS_TX) {
-		ev.ret_ns = l->now + 500;
+		ev.ret_ns = l->returns_unseen ? 0 : l->now + 500;
 		ev.proc.pid = 77;
 		memcpy(ev.proc.comm, "srv", 4);
 	}

@@ -16,7 +16,7 @@
 
 #include "concurrency.h"
 
-static const struct tks_endpoint a4 = { AF_INET, 8000, { 127, 0, 0, 1 } };
+static const struct tks_endpoint a4 = { .family = AF_INET, .port = 8000, .addr = { 127, 0, 0, 1 } };
 
 struct got {
 	int err;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <cmocka.h>
 
@@ -223,7 +224,7 @@ static void fields_out_of_range(void **state)
 	rec = sane(TKS_REC_TX);
 	rec.r.family = 0;
 	assert_bad(&rec, rec.r.size);
-	rec.r.family = AF_UNIX;
+	rec.r.family = AF_NETLINK;
 	assert_bad(&rec, rec.r.size);
 	rec = sane(TKS_REC_TX);
 	memset(rec.r.comm, 'x', sizeof(rec.r.comm));
@@ -233,6 +234,73 @@ static void fields_out_of_range(void **state)
 	assert_bad(&rec, rec.r.size);
 	rec.r.flags = TKS_RECF_LISTENER; /* says nothing of what is sent */
 	assert_bad(&rec, rec.r.size);
+}
+
+static void unix_sockets(void **state)
+{
+	static struct {
+		struct tks_rec r;
+		char name[TKS_UNIX_PATH + 1];
+	} rec;
+	struct record data = sane(TKS_REC_TX);
+	char buf[TKS_ENDPOINT_STR];
+	struct tks_event ev;
+
+	(void)state;
+	rec.r = sane_conn(TKS_CONN_ACCEPTED).r;
+	rec.r.family = AF_UNIX;
+	memset(rec.name, 'n', sizeof(rec.name));
+	rec.r.len = rec.r.cap = TKS_UNIX_PATH;
+	rec.r.size = sizeof(rec.r) + TKS_UNIX_PATH;
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_OPEN);
+	assert_int_equal(ev.role, TKS_ROLE_SERVER);
+	assert_false(ev.met);
+	assert_int_equal(ev.cap, TKS_UNIX_PATH);
+	assert_ptr_equal(ev.data, rec.name);
+	assert_string_equal(tks_endpoint_str(&ev.local, buf), "unix:"); /* a name is the keeper's */
+	rec.r.state = TKS_CONN_MET;
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_OPEN);
+	assert_true(ev.met);
+	rec.r.state = TKS_CONN_MET + 1;
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), -EBADMSG);
+	rec.r.state = TKS_CONN_CLOSED; /* its name is of no interest any more */
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_CLOSE);
+	assert_int_equal(ev.cap, 0);
+	rec.r.len = rec.r.cap = TKS_UNIX_PATH + 1;
+	rec.r.size++;
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), -EBADMSG);
+	rec.r.len = rec.r.cap = 3;
+	rec.r.len++;
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), -EBADMSG);
+	/* Of TCP there is no name, and no middle. */
+	rec.r = sane_conn(TKS_CONN_MET).r;
+	assert_int_equal(tks_event_decode(&rec, sizeof(rec), &ev), -EBADMSG);
+	data.r.family = AF_UNIX;
+	assert_int_equal(decode(&data, &ev), 0);
+	assert_int_equal(ev.kind, TKS_EV_DATA);
+	assert_int_equal(ev.local.family, AF_UNIX);
+}
+
+static void assert_name(const char *path, size_t n, const char *text)
+{
+	char out[32];
+
+	tks_unix_name((const uint8_t *)path, n, out);
+	assert_string_equal(out, text);
+}
+
+static void names_of_unix_sockets(void **state)
+{
+	(void)state;
+	assert_name("/run/a.sock", 11, "/run/a.sock");
+	assert_name("/run/a.sock\0\0x", 14, "/run/a.sock");
+	assert_name("\0abstract", 9, "@abstract");
+	assert_name("\0a\0b", 4, "@a@b");
+	assert_name("/\xc3\xa4\x1b[1m\x7f", 8, "/???[1m?");
+	assert_name("", 0, "");
 }
 
 static struct record sane_tls(uint16_t kind)
@@ -290,6 +358,7 @@ static void the_fuzzers_corpus_is_read(void **state)
 		      { "packet", TKS_EV_DATA },    { "listener", TKS_EV_DATA },
 		      { "opened", TKS_EV_OPEN },    { "peer_fin", TKS_EV_FIN },
 		      { "local_fin", TKS_EV_FIN },  { "closed", TKS_EV_CLOSE },
+		      { "unix_met", TKS_EV_OPEN },  { "unix_send", TKS_EV_DATA },
 		      { "tls_tx", TKS_EV_PLAIN },   { "tls_rx", TKS_EV_PLAIN },
 		      { "tls_out", TKS_EV_CIPHER }, { "tls_free", TKS_EV_OBJ_GONE } };
 
@@ -386,6 +455,8 @@ int main(void)
 		cmocka_unit_test(sizes_that_contradict),
 		cmocka_unit_test(capture_limit),
 		cmocka_unit_test(fields_out_of_range),
+		cmocka_unit_test(unix_sockets),
+		cmocka_unit_test(names_of_unix_sockets),
 		cmocka_unit_test(fields_of_tls_out_of_range),
 		cmocka_unit_test(the_fuzzers_corpus_is_read),
 		cmocka_unit_test(a_listeners_packet_has_no_key),

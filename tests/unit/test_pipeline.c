@@ -187,6 +187,104 @@ static void test_early_request(void **state)
 	teardown(&l);
 }
 
+static void test_unix(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	l.unix_name = "/run/x y\n.sock";
+	lib_open(&l, 1);
+	answer(&l, 1);
+	l.returns_unseen = true;
+	lib_open(&l, 2);
+	answer_at(&l, 2, 1000 * MS);
+	assert_int_equal(l.n, 2);
+	check_answer(&l.rec[0].r);
+	check_answer_at(&l.rec[1].r, 1000 * MS);
+	assert_int_equal(l.rec[0].r.flags, 0);
+	assert_string_equal(l.rec[0].r.transport, "unix");
+	assert_string_equal(l.rec[0].r.local, "unix:/run/x y?.sock");
+	assert_string_equal(l.rec[0].r.peer, "unix:");
+	assert_int_equal(l.rec[0].r.send_wait_ns, 6 * 500);
+	assert_int_equal(l.rec[1].r.send_wait_ns, TKS_NULL); /* not known, and not 0 */
+	/* Both are at one server: the second began when the first was over. */
+	assert_int_equal(l.rec[1].r.conc_at_start, 1);
+	teardown(&l);
+}
+
+/* The record of the client's send was written after those of the whole answer. */
+static void test_unix_answer_first(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	l.unix_name = "/run/x.sock";
+	lib_open(&l, 1);
+	for (uint64_t base = 0; base < 3000 * MS; base += 1000 * MS) {
+		answer_only(&l, 1, base);
+		assert_int_equal(l.n, base / (1000 * MS));
+		l.now = base + 100 * MS;
+		lib_rx(&l, 1, request);
+	}
+	assert_int_equal(l.n, 3);
+	for (int i = 0; i < 3; i++) {
+		check_answer_at(&l.rec[i].r, i * 1000 * MS);
+		assert_int_equal(l.rec[i].r.flags, 0);
+	}
+	teardown(&l);
+}
+
+/* The request never comes: its record was lost, or the client had sent it before the trace. */
+static void test_unix_answer_only(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	setup(&l);
+	l.unix_name = "/run/x.sock";
+	l.met = true;
+	lib_open(&l, 1);
+	answer_only(&l, 1, 0);
+	assert_int_equal(l.n, 0);
+	tks_pipeline_advance(l.p, 349 * MS);
+	assert_int_equal(l.n, 0);
+	tks_pipeline_advance(l.p, 351 * MS); /* 100 ms after the last of it */
+	assert_int_equal(l.n, 1);
+	assert_int_equal(l.rec[0].r.t_request_ns, TKS_NULL);
+	assert_int_equal(l.rec[0].r.token_frames, 3);
+	assert_int_equal(l.rec[0].r.ttft_ns, TKS_NULL);
+	assert_true(l.rec[0].r.flags & TKS_F_MID_STREAM);
+	answer_at(&l, 1, 1000 * MS);
+	assert_int_equal(l.n, 2);
+	check_answer_at(&l.rec[1].r, 1000 * MS);
+	assert_int_equal(l.rec[1].r.flags, 0);
+	teardown(&l);
+}
+
+/* What was kept is not lost with the connection, or the trace. */
+static void test_unix_kept_to_the_end(void **state)
+{
+	static struct lib_pipe l;
+
+	(void)state;
+	for (int closed = 0; closed < 2; closed++) {
+		setup(&l);
+		l.unix_name = "/run/x.sock";
+		l.met = true;
+		lib_open(&l, 1);
+		answer_only(&l, 1, 0);
+		if (closed)
+			lib_close(&l, 1, 0);
+		else
+			tks_pipeline_finish(l.p, 260 * MS);
+		assert_int_equal(l.n, 1);
+		assert_int_equal(l.rec[0].r.token_frames, 3);
+		teardown(&l);
+	}
+}
+
 static void test_keep_alive(void **state)
 {
 	static struct lib_pipe l;
@@ -561,10 +659,13 @@ static void test_bulk(void **state)
 		l.tx_seq[1] += sizeof(block);
 	}
 	assert_int_equal(l.n, 0);
+	assert_int_equal(l.verdicts, 1);
 	answer(&l, 1);
 	assert_int_equal(l.n, 1);
 	check_answer(&l.rec[0].r);
 	assert_int_equal(l.rec[0].r.flags, 0);
+	assert_int_equal(l.verdicts, 2); /* all is wanted again */
+	assert_int_equal(l.verdict, TKS_VERDICT_FULL);
 	teardown(&l);
 }
 
@@ -654,6 +755,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one),
 		cmocka_unit_test(test_early_request),
+		cmocka_unit_test(test_unix),
+		cmocka_unit_test(test_unix_answer_first),
+		cmocka_unit_test(test_unix_answer_only),
+		cmocka_unit_test(test_unix_kept_to_the_end),
 		cmocka_unit_test(test_keep_alive),
 		cmocka_unit_test(test_concurrency),
 		cmocka_unit_test(test_lost_frame),
