@@ -86,10 +86,17 @@ static int set_filters(struct tokensnoop_bpf *skel, const struct tks_capture_con
 	return 0;
 }
 
+/* Points that are not wanted, a bit each. Unix sockets have no port. */
+static unsigned int left_out(const struct tks_capture_config *cfg)
+{
+	return (cfg->no_tls ? 1u << TKS_POINT_TLS : 0) | (cfg->nports ? 1u << TKS_POINT_UNIX : 0);
+}
+
 /* The first hook a point that works, and what the set of them needs. */
 static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *spec, char *why,
 		  size_t len)
 {
+	unsigned int without = left_out(cfg);
 	struct tks_trial trials[TKS_TRIALS];
 	const struct tks_trial *failed[TKS_POINTS] = { NULL };
 
@@ -97,10 +104,7 @@ static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *sp
 	for (size_t i = 0; i < TKS_TRIALS; i++) {
 		enum tks_point p = tks_hooks[i].point;
 
-		if (p == TKS_POINT_TLS && cfg->no_tls)
-			continue;
-		/* Without a port of their own. */
-		if (p == TKS_POINT_UNIX && cfg->nports)
+		if (without & 1u << p)
 			continue;
 		if (trials[i].works && !spec->hooks[p]) {
 			spec->hooks[p] = &tks_hooks[i];
@@ -217,6 +221,11 @@ static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
 	}
 	if (!spec->hooks[TKS_POINT_TLS])
 		return 0;
+	err = tks_hooks_try_uprobes(c->skel);
+	if (err) {
+		snprintf(why, len, "putting uprobes on a program: %s", strerror(-err));
+		return err;
+	}
 	c->tls = tks_tls_attach_new(c->skel);
 	if (!c->tls)
 		return -ENOMEM;
@@ -227,6 +236,47 @@ static int load(struct tks_capture *c, const struct tks_capture_config *cfg,
 			  &(struct epoll_event){ .events = EPOLLIN });
 	look_for_libraries(c);
 	return 0;
+}
+
+static void unload(struct tks_capture *c)
+{
+	if (c->stats_fd >= 0)
+		close(c->stats_fd);
+	c->stats_fd = -1;
+	tks_tls_attach_free(c->tls);
+	c->tls = NULL;
+	ring_buffer__free(c->ring);
+	c->ring = NULL;
+	tokensnoop_bpf__destroy(c->skel);
+	c->skel = NULL;
+}
+
+/*
+ * All of the best hooks at once, which is what most kernels permit: one look at the kernel's types
+ * (most of the time that a start takes) instead of one a hook. If that fails each hook is tried
+ * alone, which tells why.
+ */
+static int load_best(struct tks_capture *c, const struct tks_capture_config *cfg,
+		     struct tks_open_spec *spec)
+{
+	char why[160];
+	int err = -ENOENT;
+
+	for (int compat = 0; compat < 2; compat++) {
+		struct tks_open_spec best = { .compat = compat, .ring_bytes = spec->ring_bytes };
+
+		if (!tks_hooks_best(&best, left_out(cfg)))
+			return -ENOENT;
+		err = load(c, cfg, &best, why, sizeof(why));
+		if (!err) {
+			*spec = best;
+			return 0;
+		}
+		unload(c);
+		if (err == -EPERM)
+			break; /* not for want of what came with 5.12 */
+	}
+	return err;
 }
 
 int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **cap, char *why,
@@ -249,21 +299,22 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 			 "mount -t cgroup2 cgroup2 /sys/fs/cgroup");
 		return -EOPNOTSUPP;
 	}
-	err = choose(cfg, &spec, why, len);
-	if (err)
-		return err;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	c->stats_fd = -1;
-	name_hooks(c, &spec);
-	err = load(c, cfg, &spec, why, len);
+	err = load_best(c, cfg, &spec);
+	if (err)
+		err = choose(cfg, &spec, why, len);
+	if (!err && !c->skel)
+		err = load(c, cfg, &spec, why, len);
 	if (err) {
 		if (!why[0])
 			snprintf(why, len, "%s", strerror(-err));
 		tks_capture_close(c);
 		return err;
 	}
+	name_hooks(c, &spec);
 	*cap = c;
 	return 0;
 }
@@ -272,11 +323,7 @@ void tks_capture_close(struct tks_capture *c)
 {
 	if (!c)
 		return;
-	if (c->stats_fd >= 0)
-		close(c->stats_fd);
-	tks_tls_attach_free(c->tls);
-	ring_buffer__free(c->ring);
-	tokensnoop_bpf__destroy(c->skel);
+	unload(c);
 	free(c);
 }
 

@@ -298,7 +298,7 @@ static size_t own_offset(uintptr_t addr)
 	return found;
 }
 
-static int try_uprobes(struct tokensnoop_bpf *skel)
+int tks_hooks_try_uprobes(struct tokensnoop_bpf *skel)
 {
 	size_t offset = own_offset((uintptr_t)never_called);
 
@@ -342,7 +342,7 @@ static int trial_once(const struct tks_hook *h, bool compat, struct tks_trial *t
 		snprintf(t->step, sizeof(t->step), "attach");
 		t->err = tks_hooks_attach(skel, &which);
 		if (!t->err && h->point == TKS_POINT_TLS)
-			t->err = try_uprobes(skel);
+			t->err = tks_hooks_try_uprobes(skel);
 	}
 	if (t->err)
 		explain(t, log);
@@ -376,6 +376,23 @@ const char *tks_hook_forced(const char *point)
 	for (; *point && n + 1 < sizeof(name); point++)
 		name[n++] = (char)toupper((unsigned char)*point);
 	return getenv(name);
+}
+
+bool tks_hooks_best(struct tks_open_spec *spec, unsigned int without)
+{
+	for (size_t i = 0; i < TKS_TRIALS; i++) {
+		const struct tks_hook *h = &tks_hooks[i];
+		const char *forced = tks_hook_forced(tks_point_names[h->point]);
+
+		if (!(without & 1u << h->point) && !spec->hooks[h->point] &&
+		    (!forced || !strcmp(forced, h->name)))
+			spec->hooks[h->point] = h;
+	}
+	for (int p = 0; p < TKS_POINTS; p++) {
+		if (!(without & 1u << p) && !spec->hooks[p])
+			return false;
+	}
+	return true;
 }
 
 size_t tks_hooks_try(struct tks_trial trials[TKS_TRIALS], bool all)

@@ -30,6 +30,16 @@ struct tks_open_spec {
 /* Opens the object with exactly these hooks' programs on. NULL: errno is set. */
 struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec);
 
+/*
+ * The best hook of each point that is not left out (a bit each of without), whether it works here
+ * or not. False: a hook was forced that is none.
+ */
+bool tks_hooks_best(struct tks_open_spec *spec, unsigned int without);
+
+/* 0 if uprobes can be put on a program (our own), or a negative errno. Loaded with the TLS point.
+ */
+int tks_hooks_try_uprobes(struct tokensnoop_bpf *skel);
+
 /* Attaches every program that is on. 0, or a negative errno with the program's name in *which. */
 int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which);
 
