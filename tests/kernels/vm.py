@@ -162,7 +162,7 @@ def kernel_image(kernel):
 
 def qemu_command(image, initrd, append, console, results, cpus):
     return [
-        "qemu-system-x86_64", "-accel", "tcg", "-m", "1024", "-smp", str(cpus),
+        "qemu-system-x86_64", "-accel", "tcg,thread=single", "-m", "1024", "-smp", str(cpus),
         "-nodefaults", "-display", "none", "-no-reboot",
         "-kernel", image, "-initrd", initrd, "-append", f"{CMDLINE} {append}".strip(),
         "-serial", f"file:{console}", "-serial", f"file:{results}",
