@@ -81,22 +81,16 @@ static __always_inline __u64 iter_base(const struct iov_iter *it, enum tks_iter 
 	return (__u64)BPF_CORE_READ((const struct iov_iter___v61 *)it, iov);
 }
 
-/*
- * x86-64 keeps these two behind KASLR in variables; a page's address follows from them
- * (asm/page_64.h,
- * __page_address with SPARSEMEM_VMEMMAP). Weak: absent elsewhere, and then pages are not readable.
- */
-extern const void page_offset_base __ksym __weak;
-extern const void vmemmap_base __ksym __weak;
-
+/* A page's address, from where the kernel keeps all pages and their descriptors (asm/page_64.h,
+ * __page_address with SPARSEMEM_VMEMMAP). */
 static __always_inline __u64 page_address_of(__u64 page)
 {
 	__u64 base = 0, map = 0;
 
-	if (!&page_offset_base || !&vmemmap_base)
+	if (!cfg_page_offset_base || !cfg_vmemmap_base)
 		return 0;
-	bpf_probe_read_kernel(&base, sizeof(base), &page_offset_base);
-	bpf_probe_read_kernel(&map, sizeof(map), &vmemmap_base);
+	bpf_probe_read_kernel(&base, sizeof(base), (void *)cfg_page_offset_base);
+	bpf_probe_read_kernel(&map, sizeof(map), (void *)cfg_vmemmap_base);
 	if (!base || !map || page < map)
 		return 0;
 	return base + ((page - map) / bpf_core_type_size(struct page) << 12);

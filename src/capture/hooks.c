@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 #include "cgroup.h"
@@ -104,14 +105,68 @@ static bool hook_has(const struct tks_hook *h, const char *prog)
 	return false;
 }
 
-/* Programs for functions that newer kernels do without (6.5). */
+/* Functions that not every kernel has, and the programs on them by the begin of their names. */
+static const struct {
+	const char *progs, *func;
+} functions[] = {
+	{ "tx_page", "tcp_sendpage" }, /* until 6.4 */
+	{ "ux_page", "unix_stream_sendpage" }, /* until 6.4 */
+	{ "mp_", "mptcp_sendmsg" }, /* CONFIG_MPTCP */
+};
+
+enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
+
+/* Which of them are there, a bit each; looked up once, as reading the kernel's types takes long. */
+static unsigned int functions_here(void)
+{
+	static unsigned int here;
+	static bool known;
+	struct btf *btf;
+
+	if (known)
+		return here;
+	btf = btf__load_vmlinux_btf();
+	for (int i = 0; btf && i < FUNCTIONS; i++) {
+		if (btf__find_by_name_kind(btf, functions[i].func, BTF_KIND_FUNC) > 0)
+			here |= 1u << i;
+	}
+	known = btf != NULL;
+	btf__free(btf);
+	return here;
+}
+
 static bool superfluous(const char *prog)
 {
-	const char *func = !strncmp(prog, "tx_page", 7)	  ? "tcp_sendpage"
-			   : !strncmp(prog, "ux_page", 7) ? "unix_stream_sendpage"
-							  : NULL;
+	for (int i = 0; i < FUNCTIONS; i++) {
+		if (!strncmp(prog, functions[i].progs, strlen(functions[i].progs)))
+			return !(functions_here() & 1u << i);
+	}
+	return false;
+}
 
-	return func && libbpf_find_vmlinux_btf_id(func, BPF_TRACE_FENTRY) < 0;
+/* Where the kernel keeps its pages, for page_address_of(); looked up once. */
+static void find_page_bases(struct tokensnoop_bpf *skel)
+{
+	static uint64_t page_offset_base, vmemmap_base;
+	static bool known;
+	char line[256], name[128];
+	unsigned long addr;
+	FILE *f;
+
+	f = known ? NULL : fopen("/proc/kallsyms", "re");
+	known = true;
+	while (f && (!page_offset_base || !vmemmap_base) && fgets(line, sizeof(line), f)) {
+		if (!strstr(line, "_base") || sscanf(line, "%lx %*c %127s", &addr, name) != 2)
+			continue;
+		if (!strcmp(name, "page_offset_base"))
+			page_offset_base = addr;
+		else if (!strcmp(name, "vmemmap_base"))
+			vmemmap_base = addr;
+	}
+	if (f)
+		fclose(f);
+	skel->rodata->cfg_page_offset_base = page_offset_base;
+	skel->rodata->cfg_vmemmap_base = vmemmap_base;
 }
 
 static bool spec_has(const struct tks_open_spec *spec, const char *prog)
@@ -151,6 +206,7 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	skel->rodata->cfg_make_cookies = spec->compat || (send && !send->sees_cookies);
 	skel->rodata->cfg_wake_bytes = spec->ring_bytes / 8;
 	skel->rodata->cfg_self = getpid();
+	find_page_bases(skel);
 	bpf_map__set_autocreate(skel->maps.inflight_task, !spec->compat);
 	bpf_map__set_autocreate(skel->maps.inflight_hash, spec->compat);
 	bpf_map__set_max_entries(skel->maps.ring, spec->ring_bytes);
