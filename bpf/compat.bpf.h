@@ -97,6 +97,27 @@ static __always_inline __u64 page_address_of(__u64 page)
 }
 
 /*
+ * While a program runs on a CPU the kernel refuses other runs of it there. Where tasks are
+ * preempted in the kernel (7.x does nothing else) a program may be left half done for milliseconds,
+ * and the sends of whoever has the CPU meanwhile are missed. cfg_preempt_off: these kfuncs are
+ * there (6.10) and may be held over calls of global functions (6.15).
+ */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+static __always_inline void preempt_off(void)
+{
+	if (cfg_preempt_off)
+		bpf_preempt_disable();
+}
+
+static __always_inline void preempt_on(void)
+{
+	if (cfg_preempt_off)
+		bpf_preempt_enable();
+}
+
+/*
  * The registers that the current task entered the kernel with: by the helper (5.15), else from
  * where they lie at the top of its stack (x86-64, THREAD_SIZE 16 KiB). May go with 5.10.
  */

@@ -271,13 +271,11 @@ static __always_inline void emit_send(struct send_scratch *s, __u32 whose, const
 	}
 }
 
-static __always_inline void send_exit(const struct sock *sk, long ret, __u32 whose)
+/* The send has returned. */
+static __always_inline void send_done(struct inflight *f, long ret, __u32 whose)
 {
-	struct inflight *f = inflight_get(false);
 	struct send_scratch *s;
 
-	if (!f || !f->active || f->server || (sk && f->sk != (__u64)sk))
-		return;
 	f->active = 0;
 	if (tls_on)
 		tls_sent(ret > 0 && (ret >= f->size || f->size == TKS_SIZE_UNKNOWN));
@@ -298,13 +296,27 @@ static __always_inline void send_exit(const struct sock *sk, long ret, __u32 who
 	emit_send(s, whose, f, ret);
 }
 
+static __always_inline void send_exit(const struct sock *sk, long ret, __u32 whose)
+{
+	struct inflight *f = inflight_get(false);
+
+	if (!f || !f->active || f->server || (sk && f->sk != (__u64)sk))
+		return;
+	preempt_off();
+	send_done(f, ret, whose);
+	preempt_on();
+}
+
 /* --- fentry --- */
 
 SEC("?fentry/tcp_sendmsg_locked")
 int BPF_PROG(tx_fentry, struct sock *sk, struct msghdr *msg, size_t size)
 {
-	if (sock_wanted(sk))
-		send_enter(sk, msg, cookie_of(sk));
+	if (!sock_wanted(sk))
+		return 0;
+	preempt_off();
+	send_enter(sk, msg, cookie_of(sk));
+	preempt_on();
 	return 0;
 }
 
@@ -362,9 +374,10 @@ int BPF_PROG(tx_tp, const struct sock *sk, const struct msghdr *msg, const struc
 {
 	if (!sock_wanted(sk))
 		return 0;
-	if (same_send(inflight_get(false), sk, msg))
-		return 0;
-	send_enter(sk, msg, bpf_get_socket_cookie((void *)sk));
+	preempt_off();
+	if (!same_send(inflight_get(false), sk, msg))
+		send_enter(sk, msg, bpf_get_socket_cookie((void *)sk));
+	preempt_on();
 	return 0;
 }
 

@@ -26,6 +26,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 #include "send.bpf.c"
 #include "unix.bpf.c"
+#include "mptcp.bpf.c"
 #include "recv.bpf.c"
 #include "state.bpf.c"
 #include "tls.bpf.c"

@@ -50,13 +50,18 @@ static __always_inline bool addr_shared(const struct unix_address *addr)
 	return addr && BPF_CORE_READ(addr, refcnt.refs.counter) > 1;
 }
 
+static __always_inline bool is_unix(const struct sock *sk)
+{
+	return !cfg_nports && BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX &&
+	       BPF_CORE_READ(sk, sk_type) == TKS_SOCK_STREAM;
+}
+
 static __always_inline bool unix_ends(const struct sock *sk, struct unix_ends *e)
 {
 	const struct unix_address *own, *others;
 	const struct sock *peer;
 
-	if (cfg_nports || BPF_CORE_READ(sk, __sk_common.skc_family) != AF_UNIX ||
-	    BPF_CORE_READ(sk, sk_type) != TKS_SOCK_STREAM)
+	if (!is_unix(sk))
 		return false;
 	peer = BPF_CORE_READ((const struct unix_sock *)sk, peer);
 	if (!peer)
@@ -151,7 +156,7 @@ static __always_inline struct unix_conn *unix_find(const struct unix_ends *e, __
 
 /*
  * A connection not met before. It is so from its beginning if it was not accepted yet: the server's
- * end gets its struct socket then.
+ * end gets its struct socket then. Both ends may come here at once.
  */
 static __always_inline struct unix_conn *unix_make(const struct unix_ends *e, __u64 stamp)
 {
@@ -164,13 +169,15 @@ static __always_inline struct unix_conn *unix_make(const struct unix_ends *e, __
 		unix_over(u, server);
 	/* Socket cookies are small numbers. */
 	fresh.id = 1ull << 63 | bpf_ktime_get_ns() << 8 | (__u8)bpf_get_smp_processor_id();
-	bpf_map_update_elem(&unix_conns, &key, &fresh, BPF_ANY);
+	bpf_map_update_elem(&unix_conns, &key, &fresh, BPF_NOEXIST);
 	u = bpf_map_lookup_elem(&unix_conns, &key);
-	if (!u || !conn_make(u->id, TKS_CONN_ACCEPTED)) {
+	if (!u || (u->id == fresh.id && !conn_make(u->id, TKS_CONN_ACCEPTED))) {
 		loss_add(TKS_LOSS_CONN_FULL, 1);
 		return NULL;
 	}
-	unix_state(u, server, BPF_CORE_READ(server, sk_socket) ? TKS_CONN_MET : TKS_CONN_ACCEPTED);
+	if (u->id == fresh.id)
+		unix_state(u, server,
+			   BPF_CORE_READ(server, sk_socket) ? TKS_CONN_MET : TKS_CONN_ACCEPTED);
 	return u;
 }
 
@@ -288,8 +295,11 @@ static __always_inline void unix_exit(long ret, __u32 whose)
 {
 	struct inflight *f = inflight_get(false);
 
-	if (f && f->active && f->server)
-		unix_sent(f, ret, true, whose);
+	if (!f || !f->active || !f->server)
+		return;
+	preempt_off();
+	unix_sent(f, ret, true, whose);
+	preempt_on();
 }
 
 /* An end stops sending; gone: and receiving. */
@@ -312,7 +322,9 @@ static __always_inline void unix_end(const struct sock *sk, bool gone)
 SEC("?fentry/unix_stream_sendmsg")
 int BPF_PROG(ux_fentry, struct socket *sock, struct msghdr *msg, size_t size)
 {
+	preempt_off();
 	unix_enter(BPF_CORE_READ(sock, sk), msg);
+	preempt_on();
 	return 0;
 }
 
@@ -455,25 +467,33 @@ static __always_inline __u64 unix_stamp(struct sock *sk, const struct unix_ends 
 	return e->by_server ? cookie_read(e->client) : bpf_get_socket_cookie(sk);
 }
 
-SEC("?tp_btf/sock_send_length")
-int BPF_PROG(ux_tp, struct sock *sk, int ret, int flags)
+static __always_inline void unix_returned(struct sock *sk, int ret)
 {
 	struct unix_ends e;
 	struct inflight *f;
 	__u64 stamp;
 
 	if (!unix_ends(sk, &e))
-		return 0;
+		return;
 	stamp = unix_stamp(sk, &e);
 	if (ret <= 0 && !unix_find(&e, stamp))
-		return 0;
+		return;
 	f = unix_begin(&e, sk, stamp);
 	if (!f)
-		return 0;
+		return;
 	f->size = TKS_SIZE_UNKNOWN;
 	f->at.kind = TKS_ITER_OTHER;
 	cursor_of_call(f, sk);
 	unix_sent(f, ret, false, TKS_SCRATCH_UNIX);
+}
+
+SEC("?tp_btf/sock_send_length")
+int BPF_PROG(ux_tp, struct sock *sk, int ret, int flags)
+{
+	preempt_off();
+	if (is_unix(sk))
+		unix_returned(sk, ret);
+	preempt_on();
 	return 0;
 }
 

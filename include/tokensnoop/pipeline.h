@@ -65,6 +65,12 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev);
  * ten times a second, live. */
 void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns);
 
+/*
+ * n calls on unix sockets were not seen, nobody knows on which: their streams have no numbers that
+ * would show it. Requests open on such connections are flagged lost.
+ */
+void tks_pipeline_unix_missed(struct tks_pipeline *p, uint64_t n);
+
 /* The trace ends at now_ns: every request still open becomes a record with finish "open". */
 void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns);
 

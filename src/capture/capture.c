@@ -409,6 +409,23 @@ void tks_capture_tls_files(const struct tks_capture *c,
 	}
 }
 
+uint64_t tks_capture_unix_misses(const struct tks_capture *c)
+{
+	struct bpf_program *prog;
+	uint64_t n = 0;
+
+	bpf_object__for_each_program(prog, c->skel->obj)
+	{
+		struct bpf_prog_info info = {};
+		__u32 len = sizeof(info);
+
+		if (bpf_program__autoload(prog) && !strncmp(bpf_program__name(prog), "ux_", 3) &&
+		    !bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len))
+			n += info.recursion_misses;
+	}
+	return n;
+}
+
 static void prog_cost(struct tokensnoop_bpf *skel, struct tks_capture_counters *out)
 {
 	struct bpf_program *prog;

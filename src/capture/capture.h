@@ -109,6 +109,9 @@ struct tks_tls_file;
 void tks_capture_tls_files(const struct tks_capture *c,
 			   void (*fn)(void *ctx, const struct tks_tls_file *f), void *ctx);
 
+/* Runs of the programs on unix sockets that the kernel refused so far. */
+uint64_t tks_capture_unix_misses(const struct tks_capture *c);
+
 struct tks_capture_counters {
 	uint64_t losses[TKS_LOSS_MAX]; /* by enum tks_loss */
 	uint64_t prog_runs, prog_ns; /* over all programs */

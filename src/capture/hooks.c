@@ -23,10 +23,11 @@
 #include "priv.h"
 #include "tokensnoop.skel.h"
 
-static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", "tx_page", "tx_page_r", NULL };
-static const char *const tp_progs[] = { "tx_tp", "tx_tpret", NULL };
+static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", "tx_page", "tx_page_r",
+					    "mp_fentry", "mp_fexit", NULL };
+static const char *const tp_progs[] = { "tx_tp", "tx_tpret", "mp_tp", NULL };
 static const char *const kprobe_progs[] = { "tx_kprobe", "tx_kret", "tx_page_kp", "tx_page_kret",
-					    NULL };
+					    "mp_kprobe", "mp_kret", NULL };
 static const char *const syscall_progs[] = {
 	"sc_write",    "sc_write_r",	"sc_sendto",   "sc_sendto_r",
 	"sc_writev",   "sc_writev_r",	"sc_sendmsg",  "sc_sendmsg_r",
@@ -92,7 +93,7 @@ const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	  true },
 };
 
-enum { SCRATCHES = 4 }; /* bpf/iov.bpf.h: a CPU */
+enum { SCRATCHES = 5 }; /* bpf/iov.bpf.h: a CPU */
 
 static bool hook_has(const struct tks_hook *h, const char *prog)
 {
@@ -105,16 +106,20 @@ static bool hook_has(const struct tks_hook *h, const char *prog)
 	return false;
 }
 
-/* Functions that not every kernel has, and the programs on them by the begin of their names. */
+/* Functions that not every kernel has, and the programs on them by the begin of their names. The
+ * last two are looked for as what programs may call. */
 static const struct {
 	const char *progs, *func;
 } functions[] = {
 	{ "tx_page", "tcp_sendpage" }, /* until 6.4 */
 	{ "ux_page", "unix_stream_sendpage" }, /* until 6.4 */
 	{ "mp_", "mptcp_sendmsg" }, /* CONFIG_MPTCP */
+	{ "", "bpf_preempt_disable" }, /* since 6.10 */
+	{ "",
+	  "bpf_res_spin_lock" }, /* since 6.15, as calls of global functions without preemption */
 };
 
-enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
+enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]), PREEMPT_OFF = 3 << 3 };
 
 /* Which of them are there, a bit each; looked up once, as reading the kernel's types takes long. */
 static unsigned int functions_here(void)
@@ -138,7 +143,8 @@ static unsigned int functions_here(void)
 static bool superfluous(const char *prog)
 {
 	for (int i = 0; i < FUNCTIONS; i++) {
-		if (!strncmp(prog, functions[i].progs, strlen(functions[i].progs)))
+		if (*functions[i].progs &&
+		    !strncmp(prog, functions[i].progs, strlen(functions[i].progs)))
 			return !(functions_here() & 1u << i);
 	}
 	return false;
@@ -206,6 +212,7 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	skel->rodata->cfg_make_cookies = spec->compat || (send && !send->sees_cookies);
 	skel->rodata->cfg_wake_bytes = spec->ring_bytes / 8;
 	skel->rodata->cfg_self = getpid();
+	skel->rodata->cfg_preempt_off = (functions_here() & PREEMPT_OFF) == PREEMPT_OFF;
 	find_page_bases(skel);
 	bpf_map__set_autocreate(skel->maps.inflight_task, !spec->compat);
 	bpf_map__set_autocreate(skel->maps.inflight_hash, spec->compat);

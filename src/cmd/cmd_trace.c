@@ -47,6 +47,7 @@ struct trace {
 	uint32_t blind_pids[64]; /* told of last, a ring: a line a process, not a connection */
 	size_t nblind;
 	int write_err; /* of the output, sticky */
+	uint64_t unix_misses;
 };
 
 /* The one thing that a signal handler may touch. */
@@ -253,12 +254,23 @@ static bool over(const struct trace *t, uint64_t now)
 	return stop_asked || t->write_err || (limit && now - t->began_ns >= (uint64_t)limit);
 }
 
+/* Before the records of that time are read: a request that they end is open yet. */
+static void note_misses(struct trace *t)
+{
+	uint64_t n = tks_capture_unix_misses(t->capture);
+
+	if (n != t->unix_misses)
+		tks_pipeline_unix_missed(t->pipeline, n - t->unix_misses);
+	t->unix_misses = n;
+}
+
 static int run(struct trace *t)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	int n = 0;
 
 	while (!over(t, now)) {
+		note_misses(t);
 		n = tks_capture_poll(t->capture, TICK_MS, on_record, t);
 		if (n < 0 && n != -EINTR)
 			break;
@@ -320,6 +332,7 @@ static void print_tls_file(void *ctx, const struct tks_tls_file *f)
 /* Takes what the ring still holds, ends what is open, detaches. */
 static void wind_up(struct trace *t)
 {
+	note_misses(t);
 	tks_capture_poll(t->capture, 0, on_record, t);
 	tks_pipeline_finish(t->pipeline, clock_ns(CLOCK_MONOTONIC));
 	end_meta(t);

@@ -708,6 +708,21 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 	}
 }
 
+void tks_pipeline_unix_missed(struct tks_pipeline *p, uint64_t n)
+{
+	struct tks_list *l, *x;
+
+	p->counters.lost_records += n;
+	for (l = p->conns.lru.next; l != &p->conns.lru; l = l->next) {
+		struct tks_conn *c = tks_list_entry(l, struct tks_conn, lru);
+
+		if (c->local.family != AF_UNIX)
+			continue;
+		for (x = c->exchanges.next; x != &c->exchanges; x = x->next)
+			tks_list_entry(x, struct tks_exchange, in_conn)->rec->flags |= TKS_F_LOST;
+	}
+}
+
 void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
 {
 	struct tks_conn *c;

@@ -28,6 +28,7 @@ HOOKS = ("fentry", "tp_btf", "kprobe", "syscall")
 GUEST_SECONDS = 480
 # The sender zoo's modes whose path through the kernel changed between versions; all of them run in tests/live.
 ZOO_MODES = ("writev1024", "partial", "sendfile", "splice", "zerocopy", "io_uring")
+MPTCP_MODES = ("mptcp_write", "mptcp_partial")
 UNIX_MODES = ("unix_write", "unix_partial", "unix_sendfile")
 # Flags of a record that say that something is missing from it.
 BAD_FLAGS = {"blind", "count_mismatch", "lost", "mid_stream", "opaque", "truncated"}
@@ -68,13 +69,19 @@ class Tap:
 
 
 def read_expected(path):
-    """{"send": hook, "works": [hooks], "unix": hook, "unix_works": [hooks]} of an expected/ file."""
+    """{"send": hook, "works": [hooks], "unix": hook, "unix_works": [hooks], "mptcp": bool} of an expected/ file."""
     lines = [l.partition("=") for l in path.read_text().splitlines() if l and not l.startswith("#")]
     keys = {k: v.split() for k, _, v in lines}
-    if set(keys) != {"send", "works", "unix", "unix_works"} or len(keys["send"]) != 1 or len(keys["unix"]) != 1 \
-            or set(keys["works"] + keys["unix_works"]) - set(HOOKS):
-        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., unix=HOOK and unix_works=HOOK...")
-    return {**keys, "send": keys["send"][0], "unix": keys["unix"][0]}
+    if set(keys) != {"send", "works", "unix", "unix_works", "mptcp"} or len(keys["send"]) != 1 \
+            or len(keys["unix"]) != 1 or set(keys["works"] + keys["unix_works"]) - set(HOOKS) \
+            or keys["mptcp"] not in (["yes"], ["no"]):
+        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., unix=HOOK, unix_works=HOOK... and mptcp=yes or no")
+    return {**keys, "send": keys["send"][0], "unix": keys["unix"][0], "mptcp": keys["mptcp"] == ["yes"]}
+
+
+def zoo_modes(expected):
+    """Those of the default hook."""
+    return ZOO_MODES + MPTCP_MODES * expected["mptcp"]
 
 
 def check_doctor(text, status, expected):
@@ -194,7 +201,7 @@ def check_zoo(text, mode, hook):
 
 def guest_script(expected, zoo):
     hooks = " ".join(["default", *expected["works"]])
-    modes = " ".join(ZOO_MODES) if zoo else ""
+    modes = " ".join(zoo_modes(expected)) if zoo else ""
     unix = " ".join(UNIX_MODES) if zoo else ""
     return (f"HOOKS='{hooks}'\nWORKLOADS=/etc/workloads\nZOO='{modes}'\nZOO_UNIX='{unix}'\n"
             f"UNIX_HOOKS='{' '.join(expected['unix_works'])}'\n") + (HERE / "guest.sh").read_text()
@@ -224,7 +231,7 @@ def judge_kernel(tap, label, expected, r, zoo):
     for hook in ("default", *expected["works"]):
         want = expected["send"] if hook == "default" else hook
         tap.result(f"{name}.trace.{hook}", check_trace(out / f"trace.{hook}", want))
-    modes = [(mode, expected["send"], "zoo.out") for mode in ZOO_MODES]
+    modes = [(mode, expected["send"], "zoo.out") for mode in zoo_modes(expected)]
     modes += [(mode, hook, f"zoo.{hook}.out") for hook in expected["unix_works"] for mode in UNIX_MODES]
     for mode, hook, file in modes:
         if zoo:

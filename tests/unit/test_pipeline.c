@@ -263,6 +263,34 @@ static void test_unix_answer_only(void **state)
 	teardown(&l);
 }
 
+/* Nobody knows whose call was missed: what is open over unix sockets is flagged, nothing else. */
+static void test_unix_missed(void **state)
+{
+	static struct lib_pipe l;
+	struct tks_pipeline_counters counters;
+
+	(void)state;
+	setup(&l);
+	begin_answer(&l); /* TCP */
+	l.unix_name = "/run/x.sock";
+	lib_open(&l, 2);
+	l.now = 100 * MS;
+	lib_rx(&l, 2, request);
+	tks_pipeline_unix_missed(l.p, 3);
+	answer_only(&l, 2, 0);
+	answer_at(&l, 2, 1000 * MS);
+	l.unix_name = NULL;
+	lib_close(&l, 1, 0);
+	assert_int_equal(l.n, 3);
+	assert_int_equal(l.rec[0].r.flags, TKS_F_LOST);
+	assert_int_equal(l.rec[1].r.flags, 0);
+	assert_string_equal(l.rec[2].r.transport, "tcp");
+	assert_false(l.rec[2].r.flags & TKS_F_LOST);
+	tks_pipeline_counters(l.p, &counters);
+	assert_int_equal(counters.lost_records, 3);
+	teardown(&l);
+}
+
 /* What was kept is not lost with the connection, or the trace. */
 static void test_unix_kept_to_the_end(void **state)
 {
@@ -758,6 +786,7 @@ int main(void)
 		cmocka_unit_test(test_unix),
 		cmocka_unit_test(test_unix_answer_first),
 		cmocka_unit_test(test_unix_answer_only),
+		cmocka_unit_test(test_unix_missed),
 		cmocka_unit_test(test_unix_kept_to_the_end),
 		cmocka_unit_test(test_keep_alive),
 		cmocka_unit_test(test_concurrency),
