@@ -85,7 +85,7 @@ static bool hook_has(const struct tks_hook *h, const char *prog)
 static bool superfluous(const char *prog)
 {
 	return !strncmp(prog, "tx_page", 7) &&
-	       libbpf_find_vmlinux_btf_id("tcp_sendpage", BPF_TRACE_FENTRY) < 0;
+	       libbpf_find_vmlinux_btf_id("do_tcp_sendpages", BPF_TRACE_FENTRY) < 0;
 }
 
 static bool spec_has(const struct tks_open_spec *spec, const char *prog)

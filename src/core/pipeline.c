@@ -367,8 +367,10 @@ static void drop(struct tks_conn *c, bool open)
 {
 	struct tks_pipeline *p = c->pipeline;
 
-	tks_conn_tls_free(c, open);
+	tks_blind_end(c, open);
+	/* Its records say that it was TLS. */
 	drop_protocol(c, open);
+	tks_conn_tls_free(c);
 	for (int dir = TKS_RX; dir <= TKS_TX; dir++) {
 		p->counters.duplicate_segments += c->stream[dir].duplicates;
 		p->counters.refused_segments += c->stream[dir].refused;
@@ -440,6 +442,7 @@ static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 		c->proc = ev->proc;
 	if (ev->netns)
 		c->netns = ev->netns;
+	c->kernel_tls |= ev->kernel_tls;
 	/* The kernel goes back to full capture by itself when a request arrives after bulk. */
 	if (ev->dir == tks_conn_request_dir(c) && c->verdict == TKS_VERDICT_HEADERS)
 		c->verdict = TKS_VERDICT_FULL;
@@ -616,7 +619,7 @@ static void advance_tls(struct tks_conn *c, uint64_t now_ns)
 		return;
 	c->pipeline->counters.tls_blind++;
 	if (cfg->on_blind)
-		cfg->on_blind(cfg->ctx, &c->proc, &c->local);
+		cfg->on_blind(cfg->ctx, &c->proc, &c->local, c->kernel_tls);
 }
 
 void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)

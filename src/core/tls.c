@@ -142,7 +142,7 @@ static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct tks_tls
 	struct tks_tls_piece *p;
 
 	/* Handshakes, alerts, and in TLS 1.3 tickets and key updates. */
-	if (s->type != TKS_TLS_DATA || (o->marks_writes && !call))
+	if (s->type != TKS_TLS_DATA || (o->marks_writes && !call && !c->in_kernel))
 		return;
 	if (call) {
 		skip_to_call(t, o, call);
@@ -151,6 +151,10 @@ static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct tks_tls
 		c->torn = false;
 	}
 	p = tks_tls_first_piece(o, TKS_TX);
+	/* Nested are also what the library says for itself, and what the kernel was late with. */
+	if (!p && c->in_kernel && !s->obj)
+		t->ops->past(t->ctx, c->owner,
+			     &(struct tks_stamp){ .ts_ns = s->ts_ns, .ret_ns = s->ret_ns });
 	if (!p || p->ts_ns > s->ts_ns || (call && p->call > call))
 		return;
 	take_along(t, o, s, plain_in(c, o, p, s, call));
@@ -387,6 +391,7 @@ int tks_tls_cipher(struct tks_tls_conn *c, const struct tks_event *ev)
 
 	if (ev->dir == TKS_TX && ev->proc.pid)
 		c->tx_pid = ev->proc.pid;
+	c->in_kernel |= ev->kernel_tls;
 	if (seg.tls_ns) {
 		c->nested = ev->obj;
 		c->nested_pid = ev->proc.pid;

@@ -92,6 +92,7 @@ struct tks_tls_conn {
 	uint32_t finished; /* TLS 1.3: length of the client's Finished, which is still to come */
 	bool from_start;
 	bool torn; /* sends were lost */
+	bool in_kernel; /* kernel TLS makes what is sent now */
 	uint32_t rx_left; /* bytes of the record read last that were not read yet */
 	uint64_t rx_ns; /* when it arrived */
 	uint64_t rx_read_ns; /* of the last read whose record was not there: what came before it and

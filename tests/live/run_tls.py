@@ -80,6 +80,9 @@ def descendants(pid):
 class Server(Process):
     """A server of servers/tls: command(server) gives its arguments; secure: over TLS."""
 
+    host = "127.0.0.1"  # where the client finds it
+    to = ()  # the client's arguments for that
+
     def __init__(self, folder, secure, command, name="server", env=None):
         self.folder, self.port, self.log = folder, free_port(), os.path.join(folder, f"{name}.log")
         self.secure, self.pem = secure, pem() if secure else "-"
@@ -181,6 +184,15 @@ def c_server(library, *mode):
     return lambda folder, secure: Server(folder, secure, command)
 
 
+class Elsewhere(Server):
+    """A server that listens on `bound`, asked at `host`."""
+
+    def __init__(self, folder, secure, bound, host):
+        self.host = f"[{host}]" if ":" in host else host
+        self.to = ["--host", host]
+        super().__init__(folder, secure, lambda s: [c_program("openssl"), f"[{bound}]:{s.port}", s.log, s.pem, "blocking"])
+
+
 def nss_database():
     """A folder with the certificate as NSS keeps it."""
     path = os.path.join(scratch(), "nss")
@@ -255,7 +267,7 @@ class Client(Process):
         argv = [*getattr(server, "wrap", []), PYTHON, os.path.join(SERVERS, "client.py"), str(server.port)]
         argv += ["--requests", str(load["requests"]), "--concurrency", str(load["concurrency"])]
         argv += ["--max-tokens", ",".join(map(str, load["tokens"])), "--body", json.dumps({**BODY, **(body or {})})]
-        argv += ["--tls"] * server.secure + ["--h2"] * (http == "2") + [*more, "-o", self.log_path]
+        argv += ["--tls"] * server.secure + ["--h2"] * (http == "2") + [*server.to, *more, "-o", self.log_path]
         super().__init__(folder, name, argv)
 
     def logs(self):
@@ -327,7 +339,7 @@ def check_one(r, w, c, server, http):
     problems += check.check_counts(r, w, EXPECT) + check.check_flags(r, EXPECT) + check.check_times(r, w)
     problems += check.check_consistency(r, w) + rates
     problems += wrong(r, transport=TRANSPORT[server.secure], http=http, path=CHAT, model=w.model,
-                      local=f"127.0.0.1:{server.port}", peer=f"127.0.0.1:{w.peer}", prompt_tokens=7,
+                      local=f"{server.host}:{server.port}", peer=f"{server.host}:{w.peer}", prompt_tokens=7,
                       token_frames=len(w.arrivals), frames=len(w.arrivals) + 4)
     if "frames" in c:
         problems += check.check_client(r, c) + wrong(r, stream_id=c.get("stream_id"))
@@ -469,6 +481,10 @@ case("openssl_blocking", c_server("openssl", "blocking"))
 case("openssl_retry", c_server("openssl", "retry"))
 case("openssl_bio", c_server("openssl", "bio", "1"))
 case("openssl_bio_threads", c_server("openssl", "bio", "3"))
+case("openssl_uring", c_server("openssl", "uring"))
+case("openssl_zerocopy", c_server("openssl", "zerocopy"))
+case("openssl_ipv6", lambda folder, secure: Elsewhere(folder, secure, "::1", "::1"))
+case("openssl_v4mapped", lambda folder, secure: Elsewhere(folder, secure, "::", "127.0.0.1"))
 case("nss", nss)
 case("go_sid", go("1.1", sid=True))
 case("go_sid_h2", go("2", sid=True), "2", "1.1", wide=True)
