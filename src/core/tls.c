@@ -196,6 +196,7 @@ static void tie(struct tks_tls *t, struct tks_tls_object *o, struct tks_tls_conn
 	}
 	o->conn = c;
 	c->obj = o;
+	c->rx_begun = false;
 	t->counters.ties++;
 	t->ops->tied(t->ctx, c->owner, &o->proc, o->whole);
 	if (o->conn)
@@ -262,6 +263,8 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 				  .nhead = r->nhead < TKS_TLS_HEAD ? r->nhead : TKS_TLS_HEAD };
 	struct tks_tls_object *o;
 
+	if (s.type == TKS_TLS_DATA)
+		c->tx_data_ns = s.ts_ns;
 	tks_tls_read_hello(c, r);
 	memcpy(s.head, r->head, sizeof(s.head));
 	o = shown_by(c->tls, &s, c->tx_pid);
@@ -286,7 +289,9 @@ static void on_arrived(void *ctx, const struct tks_tls_record *r)
 {
 	struct tks_tls_conn *c = ctx;
 	const struct tks_stamp *st = tks_timeline_at(&c->stream[TKS_RX].timeline, r->end - 1);
-	struct tks_tls_seen s = { .ts_ns = st ? st->ts_ns : 0, .len = r->len, .type = r->type };
+	struct tks_tls_seen s = {
+		.ts_ns = st ? st->ts_ns : 0, .ret_ns = c->tx_data_ns, .len = r->len, .type = r->type
+	};
 
 	/* A certificate may come before it. */
 	if (s.type == TKS_TLS_DATA && c->finished) {

@@ -1449,6 +1449,26 @@ static void test_unsure(void **state)
 	over(w);
 }
 
+/* The probes come when a request has been read and is being answered: the next one, of the same
+ * size, is not taken for it. */
+static void test_read_before(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_GNUTLS, { 0 }, { 0 } };
+	struct owner *a = opened(w, 0);
+	struct record r;
+
+	(void)state;
+	arrive_new(w, a, 100, DATA, 4 + 17);
+	put(w, &o, 150, "answer");
+	send_in(a, 151, record(w, &r, DATA, 6 + 17), &o, 1);
+	forget(w);
+	arrive_new(w, a, 200, DATA, 4 + 17);
+	get(w, &o, 210, "next", 100);
+	EXPECT(w, "A< 0 next @200\n");
+	over(w);
+}
+
 /* Kernel TLS: no ciphertext passes the library, what it writes and says leaves in sends nested in
  * its calls. What leaves otherwise, and finds nothing written, was written past it. */
 static void test_kernel_tls(void **state)
@@ -2264,6 +2284,7 @@ int main(void)
 		cmocka_unit_test(test_stale_nesting),
 		cmocka_unit_test(test_unsure),
 		cmocka_unit_test(test_kernel_tls),
+		cmocka_unit_test(test_read_before),
 		cmocka_unit_test(test_headers_only),
 		cmocka_unit_test(test_address_again),
 		cmocka_unit_test(test_address_again_untold),
