@@ -364,37 +364,28 @@ static __always_inline bool same_send(struct inflight *f, const struct sock *sk,
 	left = BPF_CORE_READ(msg, msg_iter.count);
 	if (left > f->left)
 		return false;
-	if (write_seq(sk) == f->seq + (f->size - left)) {
-		f->left = left;
-		return true;
-	}
-	/* Kernel TLS makes a message a record, at the same place of its stack. */
-	if (f->kernel_tls)
-		return false;
 	f->left = left;
-	f->unsure = 1;
+	if (write_seq(sk) != f->seq + (f->size - left))
+		f->unsure = 1;
 	return true;
-}
-
-/* What a send of kernel TLS has put into the stream; its return tells of plaintext. */
-static __always_inline __u32 pushed(const struct inflight *f)
-{
-	return write_seq((const struct sock *)f->sk) - f->seq;
 }
 
 SEC("?tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(tx_tp, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb,
 	     int size_goal)
 {
-	struct inflight *f = inflight_get(false);
+	struct inflight *f;
 
 	if (!sock_wanted(sk))
 		return 0;
-	if (same_send(f, sk, msg))
+	if (same_send(inflight_get(false), sk, msg))
 		return 0;
-	if (f && f->active && f->kernel_tls)
-		send_exit(sk, pushed(f));
 	send_enter(sk, msg, bpf_get_socket_cookie((void *)sk));
+	/* The return is that of the send of plaintext, and what this message is made of is gone by
+	 * then. What it doesn't put into the stream comes again, at the same place. */
+	f = inflight_get(false);
+	if (f && f->active && f->sk == (__u64)sk && f->kernel_tls)
+		send_exit(sk, f->size);
 	return 0;
 }
 
@@ -402,9 +393,7 @@ int BPF_PROG(tx_tp, const struct sock *sk, const struct msghdr *msg, const struc
 SEC("?tp_btf/sock_send_length")
 int BPF_PROG(tx_tpret, struct sock *sk, int ret, int flags)
 {
-	struct inflight *f = inflight_get(false);
-
-	send_exit(sk, f && f->active && f->kernel_tls ? pushed(f) : ret);
+	send_exit(sk, ret);
 	return 0;
 }
 
