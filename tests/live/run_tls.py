@@ -782,7 +782,8 @@ test("tls.slow.plain", False)(slow)
 test("tls.slow.tls", True)(slow)
 
 
-STORM = {"rate": 200, "seconds": 10}
+# Attaching and detaching holds up each fork of the machine for a while: what is asked for leaves room for that.
+STORM = {"rate": 220, "seconds": 10, "least": 200}
 
 
 def held_now(tracer):
@@ -792,9 +793,10 @@ def held_now(tracer):
 
 
 def check_storm(others):
-    """200 processes a second, each of which had libssl and came to its end."""
+    """At least 200 processes a second, each of which had libssl and came to its end."""
     count, good, took_ms = map(int, tail(others.out_path)[-1].split())
-    want, most_ms = STORM["rate"] * STORM["seconds"], STORM["seconds"] * 1020
+    want = STORM["rate"] * STORM["seconds"]
+    most_ms = want * 1000 // STORM["least"]
     if count == good == want and took_ms <= most_ms:
         return []
     return [f"{count} processes in {took_ms} ms, {good} of which ended well; {want} in {most_ms} ms were wanted"]
