@@ -103,10 +103,11 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
 $(B)/tests/truth_server: tests/live/truth_server.c
 $(B)/tests/kclient: tests/kernels/kclient.c
+$(B)/tests/kclient: TEST_LIBS := -lssl -lcrypto
 $(TEST_PROGS):
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -g -Wall -Wextra -Werror -o $@ $< -lpthread
+	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -g -Wall -Wextra -Werror -o $@ $< -lpthread $(TEST_LIBS)
 
 $(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
 	$(call say,CC,$<)

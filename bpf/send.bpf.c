@@ -9,7 +9,7 @@
  * are there to be read.
  *
  *   fentry   tcp_sendmsg_locked, entry and return, under the socket's lock; and, where there is one
- *            (until 6.5), tcp_sendpage, by which sendfile and splice went
+ *            (until 6.5), do_tcp_sendpages, by which sendfile, splice and kernel TLS went
  *   tp_btf   tcp_sendmsg_locked, once for each turn of the copy loop, and sock_send_length for the
  * return kprobe   tcp_sendmsg_locked, entry and return syscall  write, writev, sendto, sendmsg,
  * sendmmsg: the socket is found through the descriptor
@@ -31,6 +31,7 @@ struct inflight {
 	__u8 unsure; /* another thread sent on the socket in between */
 	__u8 exact; /* the return is seen under the socket's lock */
 	__u8 to_client; /* AF_UNIX: which of the ends sends */
+	__u8 kernel_tls; /* the bytes are records that the kernel made */
 	__u16 lport; /* a socket that is reset meanwhile forgets it */
 };
 
@@ -122,7 +123,19 @@ static __always_inline void inflight_begin(struct inflight *f, const struct sock
 	f->verdict = verdict;
 	f->unsure = 0;
 	f->exact = 0;
+	f->kernel_tls = 0;
 	f->active = 1;
+}
+
+/* Records of kernel TLS go into the stream as pages: others need not be asked. */
+static __always_inline bool is_kernel_tls(const struct sock *sk)
+{
+	const struct tcp_ulp_ops *ulp =
+		BPF_CORE_READ((const struct inet_connection_sock *)sk, icsk_ulp_ops);
+	char name[4] = {};
+
+	return ulp && !bpf_core_read(name, sizeof(name), &ulp->name) && name[0] == 't' &&
+	       name[1] == 'l' && name[2] == 's' && !name[3];
 }
 
 static __always_inline void inflight_iter(struct inflight *f, const struct msghdr *msg)
@@ -168,8 +181,10 @@ static __always_inline void send_enter(const struct sock *sk, const struct msghd
 {
 	struct inflight *f = send_begin(sk, msg, cookie);
 
-	if (f)
-		inflight_iter(f, msg);
+	if (!f)
+		return;
+	inflight_iter(f, msg);
+	f->kernel_tls = f->at.kind == TKS_ITER_BVEC && is_kernel_tls(sk);
 }
 
 static __always_inline void inflight_page(struct inflight *f, __u64 page, __u32 offset, __u32 size)
@@ -185,14 +200,16 @@ static __always_inline void inflight_page(struct inflight *f, __u64 page, __u32 
 	f->size = f->left = size;
 }
 
-/* A page goes out as it is (sendfile, splice): tcp_sendpage, until 6.5. */
+/* A page goes out as it is (sendfile, splice, kernel TLS): do_tcp_sendpages, until 6.5. */
 static __always_inline void send_page(const struct sock *sk, __u64 page, __u32 offset, __u32 size,
 				      __u64 cookie)
 {
 	struct inflight *f = send_begin(sk, NULL, cookie);
 
-	if (f)
-		inflight_page(f, page, offset, size);
+	if (!f)
+		return;
+	inflight_page(f, page, offset, size);
+	f->kernel_tls = is_kernel_tls(sk);
 }
 
 static __always_inline __u64 cookie_of(struct sock *sk)
@@ -211,6 +228,12 @@ static __always_inline void rec_send(struct tks_rec *r, const struct inflight *f
 	rec_sock(r, (const struct sock *)f->sk);
 	r->lport = f->lport;
 	rec_task(r);
+	if (f->kernel_tls) {
+		r->flags = TKS_RECF_KERNEL_TLS;
+		/* What found no room is sent later, by a worker. */
+		if (BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm) == NULL)
+			r->pid = 0;
+	}
 	if (tls_on)
 		tls_rec(r);
 }
@@ -250,7 +273,7 @@ static __always_inline void emit_send(struct send_scratch *s, __u32 whose, const
 				      __u32 accepted)
 {
 	if (f->unsure) {
-		s->rec.flags = TKS_RECF_UNSURE;
+		s->rec.flags |= TKS_RECF_UNSURE;
 		s->rec.len = accepted;
 		emit(&s->rec, sizeof(s->rec));
 		return;
@@ -278,7 +301,7 @@ static __always_inline void send_done(struct inflight *f, long ret, __u32 whose)
 
 	f->active = 0;
 	if (tls_on)
-		tls_sent(ret > 0 && (ret >= f->size || f->size == TKS_SIZE_UNKNOWN));
+		tls_sent(f->kernel_tls, ret > 0 && (ret >= f->size || f->size == TKS_SIZE_UNKNOWN));
 	if (ret <= 0)
 		return;
 	if (ret > f->size)
@@ -327,7 +350,7 @@ int BPF_PROG(tx_fexit, struct sock *sk, struct msghdr *msg, size_t size, int ret
 	return 0;
 }
 
-SEC("?fentry/tcp_sendpage")
+SEC("?fentry/do_tcp_sendpages")
 int BPF_PROG(tx_page, struct sock *sk, struct page *page, int offset, size_t size)
 {
 	__u64 number = 0;
@@ -341,7 +364,7 @@ int BPF_PROG(tx_page, struct sock *sk, struct page *page, int offset, size_t siz
 	return 0;
 }
 
-SEC("?fexit/tcp_sendpage")
+SEC("?fexit/do_tcp_sendpages")
 int BPF_PROG(tx_page_r, struct sock *sk, struct page *page, int offset, size_t size, int flags,
 	     int ret)
 {
@@ -372,12 +395,19 @@ SEC("?tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(tx_tp, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb,
 	     int size_goal)
 {
+	struct inflight *f;
+
 	if (!sock_wanted(sk))
 		return 0;
 	preempt_off();
 	if (!same_send(inflight_get(false), sk, msg))
 		send_enter(sk, msg, bpf_get_socket_cookie((void *)sk));
 	preempt_on();
+	/* The return is that of the send of plaintext, and what this message is made of is gone by
+	 * then. What it doesn't put into the stream comes again, at the same place. */
+	f = inflight_get(false);
+	if (f && f->active && f->sk == (__u64)sk && f->kernel_tls)
+		send_exit(sk, f->size, TKS_SCRATCH_SEND);
 	return 0;
 }
 
@@ -406,7 +436,7 @@ int BPF_KRETPROBE(tx_kret, int ret)
 	return 0;
 }
 
-SEC("?kprobe/tcp_sendpage")
+SEC("?kprobe/do_tcp_sendpages")
 int BPF_KPROBE(tx_page_kp, struct sock *sk, struct page *page, int offset, size_t size)
 {
 	if (sock_wanted(sk))
@@ -414,7 +444,7 @@ int BPF_KPROBE(tx_page_kp, struct sock *sk, struct page *page, int offset, size_
 	return 0;
 }
 
-SEC("?kretprobe/tcp_sendpage")
+SEC("?kretprobe/do_tcp_sendpages")
 int BPF_KRETPROBE(tx_page_kret, int ret)
 {
 	send_exit(NULL, ret, TKS_SCRATCH_PAGE);

@@ -182,7 +182,8 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 		again = len < o->asked ? len : o->asked;
 		p.flags = TKS_RECF_AGAIN;
 	}
-	o->refused = 0;
+	/* Kernel TLS sends nothing of a write that it refuses. */
+	o->refused = o->in_kernel;
 	o->asked = len;
 	tls_count(o, &p, len);
 	if (again) {

@@ -15,7 +15,8 @@ struct tls_obj {
 	__u32 tx_bytes, rx_bytes;
 	__u8 verdict; /* enum tks_verdict; userspace writes it once it knows the connection */
 	__u8 refused; /* the send in the last write did not take all */
-	__u8 pad[2];
+	__u8 in_kernel; /* its records are made by kernel TLS */
+	__u8 pad;
 	__u32 asked; /* bytes of the last write */
 };
 
@@ -153,8 +154,11 @@ static __always_inline void tls_rec(struct tks_rec *r)
 	r->rcv_seq = g->call;
 }
 
-/* A send has returned: did it take all that it was given? The last one of a write counts. */
-static __always_inline void tls_sent(bool all)
+/*
+ * A send has returned: did it take all that it was given? The last one of a write counts. Kernel
+ * TLS keeps what finds no room: a write that comes so far was accepted.
+ */
+static __always_inline void tls_sent(bool in_kernel, bool all)
 {
 	struct tls_call *c = tls_nested();
 	struct tls_key key = {};
@@ -165,8 +169,10 @@ static __always_inline void tls_sent(bool all)
 	key.obj = c->obj;
 	key.pid = bpf_get_current_pid_tgid() >> 32;
 	o = bpf_map_lookup_elem(&tls_objs, &key);
-	if (o)
-		o->refused = !all;
+	if (!o)
+		return;
+	o->in_kernel = in_kernel;
+	o->refused = !in_kernel && !all;
 }
 
 #endif

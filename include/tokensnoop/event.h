@@ -62,6 +62,7 @@ struct tks_event {
 	bool seq_known; /* CLOSE: tx_seq and rx_seq are valid */
 	bool met; /* OPEN: seen first, but perhaps not from its beginning */
 	bool unsure; /* DATA: which bytes were accepted is not known: a gap */
+	bool kernel_tls; /* DATA, TX: records that the kernel made of what the process sent */
 	uint32_t len; /* DATA: bytes of the stream */
 	uint32_t cap; /* DATA: of which data holds the first cap */
 	const uint8_t

@@ -30,9 +30,9 @@ struct tks_pipeline_config {
 	/* The same of an object of a TLS library; may be NULL. */
 	void (*on_obj_verdict)(void *ctx, uint32_t pid, uint64_t obj, enum tks_verdict v);
 	/* A connection of this process has sent TLS records for a second, and no library's object
-	 * is known to be behind it; may be NULL. */
+	 * is known to be behind it; kernel_tls: the kernel makes these; may be NULL. */
 	void (*on_blind)(void *ctx, const struct tks_process *proc,
-			 const struct tks_endpoint *local);
+			 const struct tks_endpoint *local, bool kernel_tls);
 	bool plaintext; /* events of TLS libraries' objects come: connections that speak TLS are
 			 * waited for, not left alone */
 	bool untied; /* with them: objects without a connection are records too */

@@ -50,6 +50,8 @@ enum tks_rec_flags {
 	TKS_RECF_AGAIN = 1 << 3, /* TLS_TX: the write before was refused: these bytes come again */
 	TKS_RECF_LISTENER = 1 << 2, /* the packet belongs to a connection without a socket of its
 				       own yet; cookie 0 */
+	TKS_RECF_KERNEL_TLS = 1 << 4, /* TX: the kernel made the bytes, TLS records of what a
+					 process sent */
 };
 
 /* Per-connection verdict of userspace, the value that the BPF side looks up. */

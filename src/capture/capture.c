@@ -377,7 +377,7 @@ void tks_capture_obj_verdict(struct tks_capture *c, uint32_t pid, uint64_t obj, 
 	int fd = bpf_map__fd(c->skel->maps.tls_objs);
 	struct {
 		uint32_t tx_calls, rx_calls, tx_bytes, rx_bytes;
-		uint8_t verdict, refused, pad[2];
+		uint8_t verdict, refused, in_kernel, pad;
 		uint32_t asked;
 	} value;
 

@@ -111,7 +111,7 @@ static bool hook_has(const struct tks_hook *h, const char *prog)
 static const struct {
 	const char *progs, *func;
 } functions[] = {
-	{ "tx_page", "tcp_sendpage" }, /* until 6.4 */
+	{ "tx_page", "do_tcp_sendpages" }, /* until 6.4 */
 	{ "ux_page", "unix_stream_sendpage" }, /* until 6.4 */
 	{ "mp_", "mptcp_sendmsg" }, /* CONFIG_MPTCP */
 	{ "", "bpf_preempt_disable" }, /* since 6.10 */

@@ -122,7 +122,8 @@ static void on_obj_verdict(void *ctx, uint32_t pid, uint64_t obj, enum tks_verdi
 	tks_capture_obj_verdict(t->capture, pid, obj, v);
 }
 
-static void on_blind(void *ctx, const struct tks_process *proc, const struct tks_endpoint *local)
+static void on_blind(void *ctx, const struct tks_process *proc, const struct tks_endpoint *local,
+		     bool kernel_tls)
 {
 	struct trace *t = ctx;
 	char addr[TKS_ENDPOINT_STR];
@@ -134,7 +135,8 @@ static void on_blind(void *ctx, const struct tks_process *proc, const struct tks
 	t->blind_pids[t->nblind++ % 64] = proc->pid;
 	fprintf(stderr, "tokensnoop: blind to TLS of %s[%u] at %s: %s\n",
 		proc->comm[0] ? proc->comm : "?", proc->pid, tks_endpoint_str(local, addr),
-		tks_capture_why_blind(t->capture, proc->pid));
+		kernel_tls ? "kernel TLS, which it writes to past a library that is read"
+			   : tks_capture_why_blind(t->capture, proc->pid));
 }
 
 static void on_record(void *ctx, const void *data, size_t size)

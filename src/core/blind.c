@@ -80,6 +80,14 @@ void tks_blind_record(struct tks_conn *c, enum tks_dir dir, const struct tks_sta
 		answer(c, st);
 }
 
+void tks_blind_past(struct tks_conn *c, const struct tks_stamp *st)
+{
+	if (!c->blind_since_ns)
+		c->blind_since_ns = st->ts_ns;
+	for (struct tks_list *l = c->exchanges.next; l != &c->exchanges; l = l->next)
+		tks_list_entry(l, struct tks_exchange, in_conn)->rec->flags |= TKS_F_BLIND;
+}
+
 void tks_blind_void(struct tks_conn *c)
 {
 	if (c->blind)

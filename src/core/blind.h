@@ -16,6 +16,10 @@ enum { TKS_BLIND_FRAMES = 8 }; /* an answer of fewer records is none that stream
 void tks_blind_record(struct tks_conn *c, enum tks_dir dir, const struct tks_stamp *st,
 		      uint32_t len);
 
+/* A record that is of nothing which was written to the library: the answers under way are not all
+ * seen. */
+void tks_blind_past(struct tks_conn *c, const struct tks_stamp *st);
+
 /* Its plaintext is known after all: what was gathered is void. */
 void tks_blind_void(struct tks_conn *c);
 

@@ -51,6 +51,7 @@ struct tks_conn {
 	struct tks_exchange *blind; /* what leaves it while nobody knows its plaintext */
 	uint64_t blind_since_ns; /* since when something does */
 	bool blind_told;
+	bool kernel_tls; /* the kernel makes the records that are sent */
 	uint64_t untied; /* no connection: what goes through this object of a TLS library */
 	struct tks_http1 *http;
 	struct tks_h2_conn *h2; /* HTTP/2, or HTTP/1 that was upgraded to it */

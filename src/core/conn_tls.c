@@ -40,9 +40,8 @@ void tks_conn_tls_verdict(const struct tks_conn *c, enum tks_verdict v)
 		cfg->on_obj_verdict(cfg->ctx, pid, obj, v);
 }
 
-void tks_conn_tls_free(struct tks_conn *c, bool open)
+void tks_conn_tls_free(struct tks_conn *c)
 {
-	tks_blind_end(c, open);
 	tks_tls_conn_free(c->tls);
 	c->tls = NULL;
 	if (c->untied)
@@ -140,10 +139,20 @@ static void on_closed(void *ctx, void *conn, enum tks_dir dir, const struct tks_
 		tks_blind_record(c, dir, st, len);
 }
 
+static void on_past(void *ctx, void *conn, const struct tks_stamp *st)
+{
+	struct tks_conn *c = conn;
+
+	(void)ctx;
+	if (c->proto != TKS_PROTO_IGNORED)
+		tks_blind_past(c, st);
+}
+
 const struct tks_tls_ops tks_conn_tls_ops = {
 	.tied = on_tied,
 	.plain = on_plain,
 	.untied = on_untied,
 	.gone = on_gone,
 	.closed = on_closed,
+	.past = on_past,
 };

@@ -18,7 +18,7 @@ int tks_conn_tls_start(struct tks_conn *c);
 /* How much is wanted of the object that it is tied to, or stands for. */
 void tks_conn_tls_verdict(const struct tks_conn *c, enum tks_verdict v);
 
-/* What of it is TLS goes. open: the trace ends, not the connection. */
-void tks_conn_tls_free(struct tks_conn *c, bool open);
+/* What of it is TLS goes. */
+void tks_conn_tls_free(struct tks_conn *c);
 
 #endif

@@ -88,6 +88,7 @@ static void decode_data(const struct tks_rec *r, const uint8_t *data, struct tks
 	ev->cap = r->cap;
 	ev->data = data;
 	ev->unsure = r->flags & TKS_RECF_UNSURE;
+	ev->kernel_tls = r->flags & TKS_RECF_KERNEL_TLS;
 }
 
 static void decode_tls(const struct tks_rec *r, const uint8_t *data, struct tks_event *ev)

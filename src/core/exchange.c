@@ -210,7 +210,7 @@ static void fill_identity(struct tks_exchange *e)
  */
 static void unsay_end(struct tks_request *r, enum tks_outcome how)
 {
-	if (!(r->flags & (TKS_F_LOST | TKS_F_OPAQUE)) || how == TKS_OUT_COMPLETE)
+	if (!(r->flags & (TKS_F_LOST | TKS_F_OPAQUE | TKS_F_BLIND)) || how == TKS_OUT_COMPLETE)
 		return;
 	r->t_end_ns = TKS_NULL;
 	if (!strcmp(r->finish, "cut") || !strcmp(r->finish, "aborted"))

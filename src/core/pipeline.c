@@ -370,8 +370,10 @@ static void drop(struct tks_conn *c, bool open)
 {
 	struct tks_pipeline *p = c->pipeline;
 
-	tks_conn_tls_free(c, open);
+	tks_blind_end(c, open);
+	/* Its records say that it was TLS. */
 	drop_protocol(c, open);
+	tks_conn_tls_free(c);
 	tks_early_free(&c->ahead);
 	if (c->unix_name)
 		tks_mem_free(p->mem, c->unix_name, strlen(c->unix_name) + 1);
@@ -463,6 +465,7 @@ static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 	if (ev->netns)
 		c->netns = ev->netns;
 	c->returns_seen |= ev->dir == TKS_TX && ev->ret_ns;
+	c->kernel_tls |= ev->kernel_tls;
 	/* The kernel goes back to full capture when a request arrives after bulk, unless this
 	 * verdict was still on its way then. */
 	if (ev->dir == tks_conn_request_dir(c) && c->verdict == TKS_VERDICT_HEADERS)
@@ -677,7 +680,7 @@ static void advance_tls(struct tks_conn *c, uint64_t now_ns)
 		return;
 	c->pipeline->counters.tls_blind++;
 	if (cfg->on_blind)
-		cfg->on_blind(cfg->ctx, &c->proc, &c->local);
+		cfg->on_blind(cfg->ctx, &c->proc, &c->local, c->kernel_tls);
 }
 
 void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)

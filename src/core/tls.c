@@ -142,7 +142,7 @@ static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct tks_tls
 	struct tks_tls_piece *p;
 
 	/* Handshakes, alerts, and in TLS 1.3 tickets and key updates. */
-	if (s->type != TKS_TLS_DATA || (o->marks_writes && !call))
+	if (s->type != TKS_TLS_DATA || (o->marks_writes && !call && !c->in_kernel))
 		return;
 	if (call) {
 		skip_to_call(t, o, call);
@@ -151,6 +151,10 @@ static void sent(struct tks_tls *t, struct tks_tls_conn *c, const struct tks_tls
 		c->torn = false;
 	}
 	p = tks_tls_first_piece(o, TKS_TX);
+	/* Nested are also what the library says for itself, and what the kernel was late with. */
+	if (!p && c->in_kernel && !s->obj)
+		t->ops->past(t->ctx, c->owner,
+			     &(struct tks_stamp){ .ts_ns = s->ts_ns, .ret_ns = s->ret_ns });
 	if (!p || p->ts_ns > s->ts_ns || (call && p->call > call))
 		return;
 	take_along(t, o, s, plain_in(c, o, p, s, call));
@@ -192,6 +196,7 @@ static void tie(struct tks_tls *t, struct tks_tls_object *o, struct tks_tls_conn
 	}
 	o->conn = c;
 	c->obj = o;
+	c->rx_begun = false;
 	t->counters.ties++;
 	t->ops->tied(t->ctx, c->owner, &o->proc, o->whole);
 	if (o->conn)
@@ -258,6 +263,8 @@ static void on_sent(void *ctx, const struct tks_tls_record *r)
 				  .nhead = r->nhead < TKS_TLS_HEAD ? r->nhead : TKS_TLS_HEAD };
 	struct tks_tls_object *o;
 
+	if (s.type == TKS_TLS_DATA)
+		c->tx_data_ns = s.ts_ns;
 	tks_tls_read_hello(c, r);
 	memcpy(s.head, r->head, sizeof(s.head));
 	o = shown_by(c->tls, &s, c->tx_pid);
@@ -282,7 +289,9 @@ static void on_arrived(void *ctx, const struct tks_tls_record *r)
 {
 	struct tks_tls_conn *c = ctx;
 	const struct tks_stamp *st = tks_timeline_at(&c->stream[TKS_RX].timeline, r->end - 1);
-	struct tks_tls_seen s = { .ts_ns = st ? st->ts_ns : 0, .len = r->len, .type = r->type };
+	struct tks_tls_seen s = {
+		.ts_ns = st ? st->ts_ns : 0, .ret_ns = c->tx_data_ns, .len = r->len, .type = r->type
+	};
 
 	/* A certificate may come before it. */
 	if (s.type == TKS_TLS_DATA && c->finished) {
@@ -387,6 +396,7 @@ int tks_tls_cipher(struct tks_tls_conn *c, const struct tks_event *ev)
 
 	if (ev->dir == TKS_TX && ev->proc.pid)
 		c->tx_pid = ev->proc.pid;
+	c->in_kernel |= ev->kernel_tls;
 	if (seg.tls_ns) {
 		c->nested = ev->obj;
 		c->nested_pid = ev->proc.pid;

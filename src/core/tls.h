@@ -42,6 +42,9 @@ struct tks_tls_ops {
 	 * last byte was sent or arrived, and the length of its payload. */
 	void (*closed)(void *ctx, void *conn, enum tks_dir dir, const struct tks_stamp *st,
 		       uint32_t len);
+	/* The object's connection has sent a record that the kernel made of something else than
+	 * what was written to the object. */
+	void (*past)(void *ctx, void *conn, const struct tks_stamp *st);
 };
 
 /* NULL without memory. */

@@ -69,7 +69,8 @@ struct tks_tls_mark {
 
 /* A record that was seen on the wire. */
 struct tks_tls_seen {
-	uint64_t ts_ns, ret_ns; /* of its last byte */
+	uint64_t ts_ns, ret_ns; /* of its last byte; what arrived has in ret_ns when data was sent
+				 * last */
 	uint64_t obj; /* that its send was nested in a call of */
 	uint32_t pid, call, len;
 	uint8_t type, nhead;
@@ -92,8 +93,11 @@ struct tks_tls_conn {
 	uint32_t finished; /* TLS 1.3: length of the client's Finished, which is still to come */
 	bool from_start;
 	bool torn; /* sends were lost */
+	bool in_kernel; /* kernel TLS makes what is sent now */
 	uint32_t rx_left; /* bytes of the record read last that were not read yet */
 	uint64_t rx_ns; /* when it arrived */
+	bool rx_begun; /* a read of the object has been looked up */
+	uint64_t tx_data_ns; /* when data was sent last */
 	uint64_t rx_read_ns; /* of the last read whose record was not there: what came before it and
 			      * is told of later has been read */
 	uint32_t tx_pid; /* who sent last; 0: not known */

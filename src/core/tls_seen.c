@@ -98,26 +98,51 @@ static bool was_read_as(const struct tks_tls_conn *c, const struct tks_tls_seen 
 	return c->overhead ? plain >= n : s->len >= n + TKS_TLS_OVERHEAD_MIN;
 }
 
+/*
+ * The record, from the i-th on, that a read gave n bytes of; r->count: none. What was read before
+ * the object was seen is still there: of those that fit, the first read has the oldest that was not
+ * answered yet when the next of them arrived.
+ */
+static uint32_t read_from(const struct tks_tls_conn *c, uint32_t n, uint32_t asked,
+			  uint64_t read_ns)
+{
+	const struct tks_tls_ring *r = &c->records[TKS_RX];
+	uint32_t found = r->count;
+
+	for (uint32_t i = 0; i < r->count; i++) {
+		const struct tks_tls_seen *s = tks_tls_nth(r, i);
+
+		if (s->ts_ns > read_ns || !was_read_as(c, s, n, asked))
+			continue;
+		if (found == r->count || s->ret_ns > tks_tls_nth(r, found)->ts_ns)
+			found = i;
+		if (c->rx_begun)
+			break;
+	}
+	return found;
+}
+
 uint64_t tks_tls_arrival(struct tks_tls_conn *c, uint32_t n, uint32_t asked, uint64_t read_ns)
 {
 	struct tks_tls_ring *r = &c->records[TKS_RX];
 	const struct tks_tls_seen *s;
+	uint32_t at;
 
 	if (c->rx_left >= n) {
 		c->rx_left -= n < asked ? c->rx_left : n;
 		return c->rx_ns;
 	}
-	for (uint32_t i = 0; i < r->count; i++) {
-		s = tks_tls_nth(r, i);
-		if (s->ts_ns > read_ns || !was_read_as(c, s, n, asked))
-			continue;
+	at = read_from(c, n, asked, read_ns);
+	c->rx_begun = true;
+	if (at < r->count) {
+		s = tks_tls_nth(r, at);
 		if (n < asked)
 			tks_tls_learn_overhead(c, s->len, n);
 		c->rx_left = n < asked
 				     ? 0
 				     : s->len - n - (uint32_t)(c->overhead ?: TKS_TLS_OVERHEAD_MIN);
 		c->rx_ns = s->ts_ns;
-		tks_tls_ring_drop(r, i + 1);
+		tks_tls_ring_drop(r, at + 1);
 		return c->rx_ns;
 	}
 	c->tls->counters.unmatched++;

@@ -116,11 +116,20 @@ static void on_closed(void *ctx, void *conn, enum tks_dir dir, const struct tks_
 	CHECK(a->alive && a->c && st->ts_ns && len);
 }
 
+static void on_past(void *ctx, void *conn, const struct tks_stamp *st)
+{
+	struct owner *a = conn;
+
+	(void)ctx;
+	CHECK(a->alive && a->c && st->ts_ns);
+}
+
 static const struct tks_tls_ops ops = { .tied = on_tied,
 					.plain = on_plain,
 					.untied = on_untied,
 					.gone = on_gone,
-					.closed = on_closed };
+					.closed = on_closed,
+					.past = on_past };
 
 /* --- what goes in --- */
 

@@ -9,7 +9,8 @@
 #   TKS_CACHE=DIR         cache folder (default: build/cache of this source tree)
 #   TKS_DEBIAN_MIRROR=URI mirror, if the host's apt sources name none for Debian's main archive
 #
-# The folder then holds `vmlinuz`, `config` and `package` ("NAME VERSION"). The label picks a suite and a
+# The folder then holds `vmlinuz`, `config`, `package` ("NAME VERSION") and `modules`: kernel TLS and the ciphers that
+# it uses, as they lie below /, unpacked. The label picks a suite and a
 # pattern for package names; the newest match is taken, so a point release needs no change here. apt
 # runs with lists and caches of its own: the host's apt state isn't touched, nothing gets installed,
 # and signatures are verified as usual.
@@ -45,12 +46,13 @@ mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
 exec 9>"$cache/.lock"
 flock 9
-if [ -z "${TKS_REFRESH:-}" ] && [ -s "$cache/$label/vmlinuz" ]; then
+if [ -z "${TKS_REFRESH:-}" ] && [ -s "$cache/$label/vmlinuz" ] &&
+	[ -d "$cache/$label/modules" ]; then
 	echo "$cache/$label"
 	exit 0
 fi
 
-for tool in apt-get apt-cache dpkg; do
+for tool in apt-get apt-cache dpkg unxz; do
 	command -v "$tool" >/dev/null || die "$tool not found: this needs a Debian host"
 done
 [ -r "$keyring" ] || die "$keyring not found: apt-get install debian-archive-keyring"
@@ -92,11 +94,16 @@ CONF
 apt-get -qq -c "$work/apt.conf" update >&2 || die "apt-get update of $suite failed"
 package=$(apt-cache -c "$work/apt.conf" pkgnames linux- | grep -E "$pattern" | sort -V | tail -n 1)
 [ -n "$package" ] || die "$suite has no package that matches $pattern"
-(cd "$work" && apt-get -qq -c "$work/apt.conf" download "$package" >&2) ||
+# "linux-binary" has its modules in a package beside it.
+version=${package#linux-binary-unsigned-}
+modules=
+if [ "$version" != "$package" ]; then modules=linux-modules-$version; fi
+# shellcheck disable=SC2086 # it may be none
+(cd "$work" && apt-get -qq -c "$work/apt.conf" download "$package" $modules >&2) ||
 	die "cannot download $package"
-dpkg -x "$work"/*.deb "$work/root"
+for deb in "$work"/*.deb; do dpkg -x "$deb" "$work/root"; done
 # shellcheck disable=SC2016 # dpkg's own placeholders
-dpkg-deb -W --showformat='${Package} ${Version}\n' "$work"/*.deb >"$work/package"
+dpkg-deb -W --showformat='${Package} ${Version}\n' "$work/$package"_*.deb >"$work/package"
 
 image=$(find "$work/root" -name 'vmlinuz*' -type f | head -n 1)
 [ -n "$image" ] || die "no vmlinuz in $package"
@@ -105,6 +112,16 @@ mkdir "$work/new"
 cp "$image" "$work/new/vmlinuz"
 if [ -n "$config" ]; then cp "$config" "$work/new/config"; fi
 mv "$work/package" "$work/new/package"
+modules=$(find "$work/root" -path '*/lib/modules/*' -name kernel -type d | head -n 1)
+[ -n "$modules" ] || die "no modules in $package"
+for part in net/tls crypto lib/crypto arch/x86/crypto arch/x86/lib/crypto; do
+	if [ -d "$modules/$part" ]; then
+		into=$work/new/modules/lib/modules/$(basename "$(dirname "$modules")")/kernel/$part
+		mkdir -p "$into"
+		find "$modules/$part" -name '*.ko*' -exec cp -t "$into" {} +
+	fi
+done
+find "$work/new/modules" -name '*.ko.xz' -exec unxz {} +
 rm -rf "${cache:?}/$label"
 mv "$work/new" "$cache/$label"
 echo "$cache/$label"

@@ -4,13 +4,16 @@
  * another over one connection and reads each answer to its end, chunked or not.
  *
  * usage: kclient PORT COUNT [KEY=VALUE...]     keys of the request's JSON object; a value that is a
- * number, true or false goes unquoted KCLIENT_PATH=/v1/completions          another path
+ * number, true, false or an object goes unquoted
+ * KCLIENT_PATH=/v1/completions                 another path
+ * KCLIENT_TLS=1                                over TLS; the certificate is not looked at
  *
  * Prints "STATUS BODY-BYTES" for each answer. Exit status 0 only if every answer was 200 and came
  * to its end. While nobody listens it tries again, for ten seconds.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +32,44 @@ struct answer {
 	size_t body;
 };
 
+static ssize_t tls_read(void *ssl, char *to, size_t n)
+{
+	int got = SSL_read(ssl, to, (int)n);
+
+	return got > 0 ? got : 0;
+}
+
+static ssize_t tls_write(void *ssl, const char *from, size_t n)
+{
+	int sent = SSL_write(ssl, from, (int)n);
+
+	return sent > 0 ? sent : 0;
+}
+
+static int tls_close(void *ssl)
+{
+	close(SSL_get_fd(ssl));
+	SSL_free(ssl);
+	return 0;
+}
+
+/* The connection that fd is, over TLS if that is wanted; NULL: none came about. */
+static FILE *talk(int fd)
+{
+	static SSL_CTX *context;
+	cookie_io_functions_t io = { .read = tls_read, .write = tls_write, .close = tls_close };
+	SSL *ssl;
+
+	if (!getenv("KCLIENT_TLS"))
+		return fdopen(fd, "r+");
+	if (!context)
+		context = SSL_CTX_new(TLS_client_method());
+	ssl = SSL_new(context);
+	if (!ssl || !SSL_set_fd(ssl, fd) || SSL_connect(ssl) != 1)
+		return NULL;
+	return fopencookie(ssl, "r+", io);
+}
+
 static FILE *dial(int port)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
@@ -39,7 +80,7 @@ static FILE *dial(int port)
 		int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 		if (fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)))
-			return fdopen(fd, "r");
+			return talk(fd);
 		if (fd >= 0)
 			close(fd);
 		nanosleep(&wait, NULL);
@@ -52,7 +93,8 @@ static bool bare(const char *value)
 	char *end;
 
 	strtod(value, &end);
-	return (end != value && !*end) || !strcmp(value, "true") || !strcmp(value, "false");
+	return (end != value && !*end) || !strcmp(value, "true") || !strcmp(value, "false") ||
+	       *value == '{';
 }
 
 /* The request's body; exits if it doesn't fit. */
@@ -92,7 +134,8 @@ static bool post(FILE *conn, const char *body)
 			 "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
 			 path ? path : "/v1/chat/completions", strlen(body), body);
 
-	return n > 0 && (size_t)n < sizeof(text) && write(fileno(conn), text, (size_t)n) == n;
+	return n > 0 && (size_t)n < sizeof(text) && fwrite(text, (size_t)n, 1, conn) == 1 &&
+	       !fflush(conn);
 }
 
 static bool read_head(FILE *conn, struct answer *a)

@@ -6,8 +6,9 @@ usage: run_kernels.py [--build DIR] [--keep DIR] [--jobs N] [LABEL...]      defa
 
 In each guest: tokensnoop doctor, a trace of the truth server for each send hook that is to work there, one with
 the hook it takes by itself, and with that one the sender zoo (build/tests/zoo), if it was built; the zoo's unix sockets
-with each of the hooks for them. expected/LABEL says which hooks must work and which must be chosen: a fallback nobody expected is a failure, not a success. What the
-tracer recorded is held against the truth server's own log: it read the same clock before and after each write of
+with each of the hooks for them; and a trace of servers that speak TLS, kernel TLS among it, for each send hook that reads it.
+expected/LABEL says which hooks must work and which must be chosen: a fallback nobody expected is a failure, not a success.
+What the tracer recorded is held against the servers' own logs: they read the same clock before and after each write of
 a token, so every token's time must lie between the two.
 """
 import argparse
@@ -23,9 +24,11 @@ import sys
 import vm
 
 HERE = pathlib.Path(__file__).resolve().parent
+SERVERS = HERE.parent / "live" / "servers" / "tls"
+OPENSSL = ("-lssl", "-lcrypto")
 HOOKS = ("fentry", "tp_btf", "kprobe", "syscall")
 # Emulated, libbpf takes about ten seconds to load an object: it reads all of the kernel's BTF each time.
-GUEST_SECONDS = 480
+GUEST_SECONDS = 900
 # The sender zoo's modes whose path through the kernel changed between versions; all of them run in tests/live.
 ZOO_MODES = ("writev1024", "partial", "sendfile", "splice", "zerocopy", "io_uring")
 MPTCP_MODES = ("mptcp_write", "mptcp_partial")
@@ -39,6 +42,23 @@ WORKLOADS = {
     "2fast": (3, {"stream": "true", "max_tokens": 211, "gap_us": 0}),
     "3slow": (2, {"stream": "true", "max_tokens": 5, "gap_us": 20000}),
 }
+
+# name: when it starts, its program, its mode. BLIND is the one whose answers nobody can see.
+TLS = {
+    "openssl": ("early", "openssl_server", "blocking"),
+    "openssl_late": ("late", "openssl_server", "blocking"),
+    "openssl_bio": ("early", "openssl_server", "bio"),
+    "gnutls": ("early", "gnutls_server", "send"),
+    "go": ("early", "go_server", "1.1"),
+    "go_late": ("late", "go_server", "1.1"),
+    "ktls": ("early", "openssl_server", "ktls"),
+    "ktls_send": ("early", "openssl_server", "ktls-send"),
+}
+BLIND = "ktls_send"
+TLS_REQUESTS, TLS_TOKENS = 2, 31
+TLS_LOAD = f'{TLS_REQUESTS} stream=true max_tokens={TLS_TOKENS} gap_ms=120 stream_options={{"include_usage":true}}'
+# The system calls that are the last resort show what kernel TLS is given, not what it sends.
+TLS_HOOKS = ("fentry", "tp_btf", "kprobe")
 
 
 # --- TAP -----------------------------------------------------------------------------------------
@@ -69,14 +89,16 @@ class Tap:
 
 
 def read_expected(path):
-    """{"send": hook, "works": [hooks], "unix": hook, "unix_works": [hooks], "mptcp": bool} of an expected/ file."""
+    """{"send": hook, "works": [hooks], "unix": hook, "unix_works": [hooks], "mptcp": bool, "ktls": bool}: what the kernel
+    has and takes, of an expected/ file."""
     lines = [l.partition("=") for l in path.read_text().splitlines() if l and not l.startswith("#")]
     keys = {k: v.split() for k, _, v in lines}
-    if set(keys) != {"send", "works", "unix", "unix_works", "mptcp"} or len(keys["send"]) != 1 \
-            or len(keys["unix"]) != 1 or set(keys["works"] + keys["unix_works"]) - set(HOOKS) \
-            or keys["mptcp"] not in (["yes"], ["no"]):
-        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., unix=HOOK, unix_works=HOOK... and mptcp=yes or no")
-    return {**keys, "send": keys["send"][0], "unix": keys["unix"][0], "mptcp": keys["mptcp"] == ["yes"]}
+    bad = set(keys) != {"send", "works", "unix", "unix_works", "mptcp", "ktls"}
+    bad = bad or len(keys["send"]) != 1 or len(keys["unix"]) != 1 or set(keys["works"] + keys["unix_works"]) - set(HOOKS)
+    if bad or any(keys[k] not in (["yes"], ["no"]) for k in ("mptcp", "ktls")):
+        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., unix=HOOK, unix_works=HOOK..., mptcp and ktls yes or no")
+    return {"send": keys["send"][0], "works": keys["works"], "unix": keys["unix"][0], "unix_works": keys["unix_works"],
+            "mptcp": keys["mptcp"] == ["yes"], "ktls": keys["ktls"] == ["yes"]}
 
 
 def zoo_modes(expected):
@@ -163,6 +185,78 @@ def check_records(jsonl, log, workloads):
     return problems
 
 
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def parse_witness(text):
+    """The log of a server of tests/live/servers/tls: as parse_log's, with the client's port."""
+    requests = {}
+    for line in text.splitlines():
+        o = json.loads(line)
+        r = requests.setdefault(o["request"], {"tokens": [], "peer": o["peer"]})
+        if o["kind"] == "token":
+            r["tokens"].append((o["before_ns"], o["after_ns"]))
+    return list(requests.values())
+
+
+def check_tls_record(r, truth, port, pid):
+    """Problems of one record of a server whose plaintext is seen."""
+    want = {"transport": "tls", "boundary": "send", "dialect": "openai.chat", "tokens_source": "usage",
+            "local": f"127.0.0.1:{port}", "peer": f"127.0.0.1:{truth['peer']}", "pid": pid}  # fmt: skip
+    problems = [f"{k} {r.get(k)}, not {v}" for k, v in want.items() if r.get(k) != v]
+    at_tls = (r.get("boundaries") or {}).get("tls") or {}
+    if at_tls.get("ttft_ns") is None or r.get("ttft_ns") is None or at_tls["ttft_ns"] > r["ttft_ns"]:
+        problems.append(f"ttft {at_tls.get('ttft_ns')} at TLS, {r.get('ttft_ns')} at the send")
+    return problems + check_record(r, truth, TLS_TOKENS)
+
+
+def check_blind_record(r, truth, port):
+    """Problems of one record of a server whose answers are not seen, only what it was asked: it says so."""
+    want = {"transport": "tls", "boundary": "send", "dialect": "openai.chat", "model": "truth", "status": None,
+            "tokens": None, "token_frames": 0, "ttft_ns": None, "flags": ["blind"], "local": f"127.0.0.1:{port}",
+            "peer": f"127.0.0.1:{truth['peer']}"}  # fmt: skip
+    return [f"{k} {r.get(k)}, not {v}" for k, v in want.items() if r.get(k) != v]
+
+
+def check_tls(folder, name, hook):
+    """Problems of what was recorded of one server in the traced run in `folder`."""
+    out, err = folder / name, text_of(folder / "tool.err")
+    problems = check_ready(err, hook)
+    if problems:
+        return problems
+    status = text_of(folder / "tool.status").strip(), text_of(out / "client.status").strip()
+    if status != ("0", "0"):
+        problems.append(f"exit status of the tracer and of the client {status}: {text_of(out / 'server.out')}")
+    port, pid = int(text_of(out / "port")), int(text_of(out / "pid"))
+    truth = parse_witness(text_of(out / "log"))
+    records = [r for r in map(json.loads, text_of(folder / "records.jsonl").splitlines())
+               if r.get("type") == "request" and r.get("local", "").endswith(f":{port}")]  # fmt: skip
+    records.sort(key=lambda r: r["t_request_ns"])
+    if not len(records) == len(truth) == TLS_REQUESTS:
+        return problems + [f"{len(records)} records, {len(truth)} requests in the log, {TLS_REQUESTS} made"]
+    for i, (r, t) in enumerate(zip(records, truth)):
+        found = check_blind_record(r, t, port) if name == BLIND else check_tls_record(r, t, port, pid)
+        problems += [f"request {i}: {p}" for p in found]
+    return problems + check_told(err, name, port, pid, (out / "blind_in_time").exists())
+
+
+def tls_problems(folder, name, hook):
+    try:
+        return check_tls(folder, name, hook)
+    except (ValueError, KeyError, TypeError) as e:
+        return [f"records or log can't be read: {e!r}"]
+
+
+def check_told(err, name, port, pid, in_time):
+    """Problems of what the tracer said of a server while it answered."""
+    said = re.findall(rf"^tokensnoop: blind to TLS of (\S+) at 127\.0\.0\.1:{port}: (.*)$", err, re.M)
+    if name != BLIND:
+        return [f"said to be blind: {s}" for s in said]
+    if len(said) != 1 or said[0][0] != f"openssl_server[{pid}]" or not said[0][1].startswith("kernel TLS"):
+        return [f"said to be blind: {said}"]
+    return [] if in_time else ["said to be blind when all was over"]
+
+
 # --- one kernel ----------------------------------------------------------------------------------
 
 
@@ -200,22 +294,34 @@ def check_zoo(text, mode, hook):
 
 
 def guest_script(expected, zoo):
-    hooks = " ".join(["default", *expected["works"]])
-    modes = " ".join(zoo_modes(expected)) if zoo else ""
-    unix = " ".join(UNIX_MODES) if zoo else ""
-    return (f"HOOKS='{hooks}'\nWORKLOADS=/etc/workloads\nZOO='{modes}'\nZOO_UNIX='{unix}'\n"
-            f"UNIX_HOOKS='{' '.join(expected['unix_works'])}'\n") + (HERE / "guest.sh").read_text()
+    values = {"HOOKS": " ".join(["default", *expected["works"]]), "WORKLOADS": "/etc/workloads",
+              "ZOO": " ".join(zoo_modes(expected)) if zoo else "",
+              "ZOO_UNIX": " ".join(UNIX_MODES) if zoo else "", "UNIX_HOOKS": " ".join(expected["unix_works"]), "TLS": "/etc/tls", "TLS_LOAD": TLS_LOAD,
+              "TLS_HOOKS": " ".join(tls_hooks(expected))}  # fmt: skip
+    return "".join(f"{k}='{v}'\n" for k, v in values.items()) + (HERE / "guest.sh").read_text()
 
 
-def workload_files():
+def tls_hooks(expected):
+    return [h for h in expected["works"] if h in TLS_HOOKS]
+
+
+def tls_servers(expected):
+    return {name: v for name, v in TLS.items() if expected["ktls"] or not v[2].startswith("ktls")}
+
+
+def guest_files(label, expected, pem):
+    """The workloads, the servers over TLS with their certificate, the kernel's modules."""
     words = {w: [str(n), *(f"{k}={v}" for k, v in keys.items())] for w, (n, keys) in WORKLOADS.items()}
-    return {f"/etc/workloads/{w}": " ".join(v).encode() + b"\n" for w, v in words.items()}
+    files = {f"/etc/workloads/{w}": " ".join(v).encode() + b"\n" for w, v in words.items()}
+    files |= {f"/etc/tls/{name}": " ".join(v).encode() + b"\n" for name, v in tls_servers(expected).items()}
+    top = pathlib.Path(vm.kernel_image(label)).parent / "modules"
+    return files | {f"/{p.relative_to(top)}": p for p in top.rglob("*.ko")} | {"/etc/tls.pem": pem}
 
 
-def boot_kernel(label, programs, keep):
+def boot_kernel(label, programs, pem, keep):
     expected = read_expected(HERE / "expected" / label)
     script = guest_script(expected, "/bin/zoo" in programs)
-    return expected, vm.boot(label, script, programs, workload_files(), GUEST_SECONDS, keep / label)
+    return expected, vm.boot(label, script, programs, guest_files(label, expected, pem), GUEST_SECONDS, keep / label)
 
 
 def judge_kernel(tap, label, expected, r, zoo):
@@ -231,6 +337,9 @@ def judge_kernel(tap, label, expected, r, zoo):
     for hook in ("default", *expected["works"]):
         want = expected["send"] if hook == "default" else hook
         tap.result(f"{name}.trace.{hook}", check_trace(out / f"trace.{hook}", want))
+    for hook in tls_hooks(expected):
+        for server in tls_servers(expected):
+            tap.result(f"{name}.tls.{hook}.{server}", tls_problems(out / f"tls.{hook}", server, hook))
     modes = [(mode, expected["send"], "zoo.out") for mode in zoo_modes(expected)]
     modes += [(mode, hook, f"zoo.{hook}.out") for hook in expected["unix_works"] for mode in UNIX_MODES]
     for mode, hook, file in modes:
@@ -245,14 +354,30 @@ def judge_kernel(tap, label, expected, r, zoo):
 # --- set-up --------------------------------------------------------------------------------------
 
 
-def build_client(build):
-    """kclient, made here so that this folder needs nothing from the Makefile."""
-    source, target = HERE / "kclient.c", build / "tests" / "kclient"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+def build_program(build, source, *libraries):
+    """A C program, made here so that this folder needs nothing from the Makefile."""
+    target, headers = build / "tests" / source.stem, source.parent.glob("*.h")
+    if not target.exists() or target.stat().st_mtime < max(f.stat().st_mtime for f in (source, *headers)):
         target.parent.mkdir(parents=True, exist_ok=True)
         cc = os.environ.get("CC", "cc").split()
-        subprocess.run([*cc, "-D_GNU_SOURCE", "-O2", "-Wall", "-o", target, source], check=True)
+        subprocess.run([*cc, "-D_GNU_SOURCE", "-O2", "-Wall", "-o", target, source, *libraries], check=True)
     return target
+
+
+def build_go(build):
+    source, target = SERVERS / "main.go", build / "tests" / "go_server"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        env = {**os.environ, "GO111MODULE": "off", "GOCACHE": str(build / "cache" / "go"), "CGO_ENABLED": "0"}
+        subprocess.run(["go", "build", "-o", target, source], check=True, env=env)
+    return target
+
+
+def make_pem():
+    """A certificate and its key."""
+    run = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                          "-nodes", "-keyout", "-", "-days", "3650", "-subj", "/CN=localhost"],
+                         check=True, capture_output=True)  # fmt: skip
+    return run.stdout
 
 
 def find_programs(build):
@@ -261,7 +386,10 @@ def find_programs(build):
     programs = {
         "/bin/tokensnoop": build / "tokensnoop",
         "/bin/truth_server": build / "tests" / "truth_server",
-        "/bin/kclient": build_client(build),
+        "/bin/kclient": build_program(build, HERE / "kclient.c", *OPENSSL),
+        "/bin/openssl_server": build_program(build, SERVERS / "openssl_server.c", *OPENSSL, "-lpthread"),
+        "/bin/gnutls_server": build_program(build, SERVERS / "gnutls_server.c", "-lgnutls", "-lpthread"),
+        "/bin/go_server": build_go(build),
         "/bin/bpftool": pathlib.Path(bpftool or "bpftool"),
         "/bin/zoo": build / "tests" / "zoo",
     }
@@ -284,9 +412,10 @@ def main(argv):
     programs, missing = find_programs(build)
     tap.result("kernels.programs", missing)
     labels = (a.labels or fetch.stdout.split()) if not missing else []
+    pem = make_pem()
     keep = (a.keep or build / "tests/kernels").resolve()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        runs = [(l, pool.submit(boot_kernel, l, programs, keep)) for l in labels]
+        runs = [(l, pool.submit(boot_kernel, l, programs, pem, keep)) for l in labels]
         for label, run in runs:
             try:
                 judge_kernel(tap, label, *run.result(), "/bin/zoo" in programs)

@@ -170,12 +170,12 @@ def ends(path):
 class Tracer(Process):
     """tokensnoop trace on one port; records go to records.jsonl unless args say otherwise."""
 
-    def __init__(self, folder, port, args=None, stdout=None):
+    def __init__(self, folder, port, args=None, stdout=None, wrap=()):
         self.records_path = os.path.join(folder, "records.jsonl")
         self.held = {}
         if args is None:
             args = ["--format", "jsonl", "--tokens", "-o", self.records_path]
-        super().__init__(folder, "tokensnoop", [TOOL, "trace", "--port", str(port), *args], stdout=stdout)
+        super().__init__(folder, "tokensnoop", [*wrap, TOOL, "trace", "--port", str(port), *args], stdout=stdout)
 
     def started(self):
         wait_for("tokensnoop's ready line", READY_S, lambda: self.line(self.err_path, "tokensnoop: ready"))

@@ -92,6 +92,10 @@ static void a_send(void **state)
 	assert_int_equal(ev.peer.port, 40000);
 	assert_int_equal(ev.peer.addr[3], 2);
 	assert_false(ev.unsure);
+	assert_false(ev.kernel_tls);
+	rec.r.flags = TKS_RECF_KERNEL_TLS;
+	assert_int_equal(decode(&rec, &ev), 0);
+	assert_true(ev.kernel_tls);
 }
 
 static void a_packet(void **state)

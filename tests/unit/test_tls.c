@@ -33,6 +33,7 @@ enum { CONNS = 64, LOG_MAX = 1 << 16, LINE_TEXT = 48, SEND_NS = 5, PID = 7 };
 enum { ALERT = TKS_TLS_ALERT, HANDSHAKE = TKS_TLS_HANDSHAKE, DATA = TKS_TLS_DATA };
 
 struct owner {
+	bool kernel_tls; /* the kernel makes what it sends now */
 	char name[4];
 	struct tks_tls_conn *c;
 	uint32_t seq[2]; /* of the next byte of ciphertext */
@@ -142,11 +143,17 @@ static void on_closed(void *ctx, void *conn, enum tks_dir dir, const struct tks_
 		    dir == TKS_TX ? '>' : '<', len, st->ts_ns);
 }
 
+static void on_past(void *ctx, void *conn, const struct tks_stamp *st)
+{
+	say(ctx, "%s> past @%" PRIu64 "\n", ((struct owner *)conn)->name, st->ts_ns);
+}
+
 static const struct tks_tls_ops ops = { .tied = on_tied,
 					.plain = on_plain,
 					.untied = on_untied,
 					.gone = on_gone,
-					.closed = on_closed };
+					.closed = on_closed,
+					.past = on_past };
 
 #define EXPECT(w, text)                                                                            \
 	do {                                                                                       \
@@ -363,6 +370,7 @@ static int bytes(struct owner *a, enum tks_dir dir, uint64_t ts, const void *p, 
 	ev.seq = a->seq[dir];
 	ev.len = ev.cap = (uint32_t)n;
 	ev.data = copy;
+	ev.kernel_tls = dir == TKS_TX && a->kernel_tls;
 	if (dir == TKS_TX) {
 		ev.ret_ns = ts + SEND_NS;
 		ev.proc.pid = PID;
@@ -1441,6 +1449,50 @@ static void test_unsure(void **state)
 	over(w);
 }
 
+/* The probes come when a request has been read and is being answered: the next one, of the same
+ * size, is not taken for it. */
+static void test_read_before(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_GNUTLS, { 0 }, { 0 } };
+	struct owner *a = opened(w, 0);
+	struct record r;
+
+	(void)state;
+	arrive_new(w, a, 100, DATA, 4 + 17);
+	put(w, &o, 150, "answer");
+	send_in(a, 151, record(w, &r, DATA, 6 + 17), &o, 1);
+	forget(w);
+	arrive_new(w, a, 200, DATA, 4 + 17);
+	get(w, &o, 210, "next", 100);
+	EXPECT(w, "A< 0 next @200\n");
+	over(w);
+}
+
+/* Kernel TLS: no ciphertext passes the library, what it writes and says leaves in sends nested in
+ * its calls. What leaves otherwise, and finds nothing written, was written past it. */
+static void test_kernel_tls(void **state)
+{
+	struct world *w = world();
+	struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+	struct owner *a = talking(w, &o);
+	struct record r;
+
+	(void)state;
+	a->kernel_tls = true;
+	put(w, &o, 100, "hello");
+	send_in(a, 102, record(w, &r, DATA, 5 + 17), &o, 2);
+	EXPECT(w, "A> 1 hello @102-107 t100\n");
+	put(w, &o, 200, "late");
+	send_out(a, 202, record(w, &r, DATA, 4 + 17));
+	EXPECT(w, "A> 6 late @202-207 t200\n");
+	send_in(a, 300, record(w, &r, DATA, 250), &o, 0);
+	EXPECT(w, "");
+	send_out(a, 400, record(w, &r, DATA, 60));
+	EXPECT(w, "A> past @400\n");
+	over(w);
+}
+
 /* Of each send its first 512 bytes only. */
 static void test_headers_only(void **state)
 {
@@ -2231,6 +2283,8 @@ int main(void)
 		cmocka_unit_test(test_lost_mark),
 		cmocka_unit_test(test_stale_nesting),
 		cmocka_unit_test(test_unsure),
+		cmocka_unit_test(test_kernel_tls),
+		cmocka_unit_test(test_read_before),
 		cmocka_unit_test(test_headers_only),
 		cmocka_unit_test(test_address_again),
 		cmocka_unit_test(test_address_again_untold),

@@ -84,22 +84,22 @@ static inline double chat_number(const char *json, const char *name, double othe
 static inline void chat_begin(struct chat *c, const char *request, int peer)
 {
 	static int number;
-	const char *model = strstr(request, "\"model\": \"");
+	const char *model = strstr(request, "\"model\":"), *usage = strstr(request, "\"include_usage\":");
 
 	memset(c, 0, sizeof(*c));
 	snprintf(c->model, sizeof(c->model), "tiny");
 	if (model)
-		sscanf(model + 10, "%63[^\"]", c->model);
+		sscanf(model + 8, " \"%63[^\"]", c->model);
 	snprintf(c->id, sizeof(c->id), "chatcmpl-%s-%d", c->model, __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED));
-	c->total = (int)chat_number(request, "\"max_tokens\": ", 16);
+	c->total = (int)chat_number(request, "\"max_tokens\":", 16);
 	if (c->total > CHAT_TOKENS_MAX)
 		errx(1, "%d tokens asked for", c->total);
-	c->gap_ms = chat_number(request, "\"gap_ms\": ", 20);
-	c->prefill_ms = chat_number(request, "\"prefill_ms\": ", 30);
-	c->pad = (int)chat_number(request, "\"pad\": ", 0);
+	c->gap_ms = chat_number(request, "\"gap_ms\":", 20);
+	c->prefill_ms = chat_number(request, "\"prefill_ms\":", 30);
+	c->pad = (int)chat_number(request, "\"pad\":", 0);
 	if (c->pad > CHAT_PAD_MAX)
 		errx(1, "padding of %d bytes", c->pad);
-	c->usage = strstr(request, "\"include_usage\": true") != NULL;
+	c->usage = usage && !strncmp(usage + 16 + strspn(usage + 16, " "), "true", 4);
 	c->peer = peer;
 	c->pieces = 1 + c->total + 1 + c->usage + 1;
 	c->due = chat_now();
@@ -183,12 +183,29 @@ static inline void chat_end(const struct chat *c)
 	funlockfile(chat_log);
 }
 
-/* Opens the log, and returns a socket that listens on the port of 127.0.0.1. sndbuf: of its connections, or 0. */
-static inline int chat_listen(const char *port, const char *log, int sndbuf)
+/* PORT of 127.0.0.1, or [ADDRESS]:PORT. Returns the length; the fields that follow the family are the same. */
+static inline socklen_t chat_address(const char *where, struct sockaddr_in6 *addr)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)),
-				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+	char text[64];
+	int port;
+
+	*addr = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
+	if (sscanf(where, "[%63[^]]]:%d", text, &port) == 2 && inet_pton(AF_INET6, text, &addr->sin6_addr) == 1) {
+		addr->sin6_port = htons((uint16_t)port);
+		return sizeof(*addr);
+	}
+	*(struct sockaddr_in *)addr = (struct sockaddr_in){ .sin_family = AF_INET,
+							    .sin_port = htons((uint16_t)atoi(where)),
+							    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	return sizeof(struct sockaddr_in);
+}
+
+/* Opens the log, and returns a socket that listens there. sndbuf: of its connections, or 0. */
+static inline int chat_listen(const char *where, const char *log, int sndbuf)
+{
+	struct sockaddr_in6 addr;
+	socklen_t size = chat_address(where, &addr);
+	int fd = socket(addr.sin6_family, SOCK_STREAM, 0), on = 1;
 
 	memset(chat_padding, 'x', CHAT_PAD_MAX);
 	chat_log = fopen(log, "w");
@@ -198,20 +215,20 @@ static inline int chat_listen(const char *port, const char *log, int sndbuf)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (sndbuf)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf));
-	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(fd, 128))
-		err(1, "port %s", port);
+	if (bind(fd, (struct sockaddr *)&addr, size) || listen(fd, 128))
+		err(1, "port %s", where);
 	return fd;
 }
 
 static inline int chat_accept(int listener, int *peer)
 {
-	struct sockaddr_in addr;
+	struct sockaddr_in6 addr;
 	socklen_t size = sizeof(addr);
 	int fd = accept(listener, (struct sockaddr *)&addr, &size);
 
 	if (fd < 0)
 		err(1, "accept");
-	*peer = ntohs(addr.sin_port);
+	*peer = ntohs(addr.sin6_port); /* IPv4 has it in the same place */
 	return fd;
 }
 

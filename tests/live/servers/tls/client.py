@@ -3,7 +3,7 @@
 """Streams chat requests, each of a model name of its own, over TLS or without, and logs what came, and when.
 
 usage: client.py PORT --max-tokens LIST [--requests N] [--concurrency C] [--tls] [--h2] [--body JSON] [--prefix NAME]
-                 [--any] [--slow MS] -o FILE        Debian's Python (python3-h2)
+                 [--any] [--slow MS] [--host ADDRESS] -o FILE        Debian's Python (python3-h2)
 
 Request i asks model NAME-i for entry i (modulo the length) of the list. HTTP/1.1: C connections, each for one request
 after the other. --h2: one connection, of which C streams are open at a time. Certificates are not verified.
@@ -26,8 +26,6 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "clients"))
 import h2_client  # noqa: E402
 import load  # noqa: E402
-
-HOST = load.HOST
 
 
 def context(alpn):
@@ -81,7 +79,7 @@ class Client1(load.Load):
     """HTTP/1.1: the worker threads of load.py."""
 
     def connection(self):
-        where = {"host": HOST, "port": self.args.port, "timeout": load.TIMEOUT_S}
+        where = {"host": self.args.host, "port": self.args.port, "timeout": load.TIMEOUT_S}
         tls = self.args.tls
         c = http.client.HTTPSConnection(**where, context=context("http/1.1")) if tls else \
             http.client.HTTPConnection(**where)
@@ -170,6 +168,7 @@ def parse_arguments(argv):
     p.add_argument("--prefix", default="model")
     p.add_argument("--any", action="store_true")
     p.add_argument("--slow", type=float, default=0)
+    p.add_argument("--host", default=load.HOST)
     p.add_argument("-o", "--output", required=True)
     p.set_defaults(keep_alive=True, abort_after=0, announced=False)
     return p.parse_args(argv)

@@ -2,20 +2,25 @@
 /*
  * Streams chat completions through OpenSSL.
  *
- * usage: openssl_server PORT WITNESS-LOG PEM blocking|retry|bio [THREADS]      PEM "-": no TLS
+ * usage: openssl_server [ADDRESS]:PORT|PORT WITNESS-LOG PEM MODE [THREADS]      PEM "-": no TLS
  *
  * blocking: a thread a connection, SSL_write on a blocking socket. retry: the same on a socket that doesn't block and
  * has a small buffer: SSL_write is called again when there is room. bio: THREADS event loops (1); SSL writes to memory,
- * and what it wrote is sent later, when every connection whose time has come has written.
+ * and what it wrote is sent later, when every connection whose time has come has written. ktls: as blocking, and the
+ * kernel makes the records. ktls-send: it does, and answers go to the socket past OpenSSL, by send. uring, zerocopy: as bio,
+ * but what is sent goes by io_uring's IORING_OP_SEND, or by send with MSG_ZEROCOPY.
  *
  * Besides OpenAI's own fields a request may have gap_ms, prefill_ms, and pad: bytes that each token's text ends with.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "chat.h"
 
@@ -34,6 +39,7 @@ struct connection {
 };
 
 static SSL_CTX *context; /* NULL: no TLS */
+static int in_kernel, past_ssl; /* ktls; ktls-send */
 
 static void no_blocking(int fd)
 {
@@ -104,7 +110,8 @@ static int tls_write(void *io, const char *data, size_t n)
 
 static void *serve(void *arg)
 {
-	static const struct chat_io tls = { tls_read, tls_write }, plain = { plain_read, plain_write };
+	static const struct chat_io tls = { tls_read, tls_write }, plain = { plain_read, plain_write },
+				    mixed = { tls_read, plain_write };
 	struct connection *c = arg;
 	int status = 1;
 
@@ -114,13 +121,87 @@ static void *serve(void *arg)
 		while ((status = SSL_accept(c->ssl)) <= 0 && again(c, status))
 			;
 	}
+	if (status > 0 && in_kernel && !BIO_get_ktls_send(SSL_get_wbio(c->ssl)))
+		errx(1, "the kernel does not take %s", SSL_get_cipher(c->ssl));
 	if (status > 0)
-		chat_serve(context ? &tls : &plain, c, c->peer);
+		chat_serve(past_ssl ? &mixed : context ? &tls : &plain, c, c->peer);
 	SSL_free(c->ssl);
 	close(c->fd);
 	free(c);
 	return NULL;
 }
+
+/* --- ways out of an event loop ---------------------------------------------------------------------- */
+
+typedef ssize_t send_fn(int fd, const void *data, size_t n);
+
+static ssize_t by_send(int fd, const void *data, size_t n)
+{
+	return send(fd, data, n, MSG_NOSIGNAL);
+}
+
+/* The pages are sent: they are not written to before the kernel has done with them. */
+static ssize_t by_zerocopy(int fd, const void *data, size_t n)
+{
+	char control[128];
+	struct msghdr m = { .msg_control = control, .msg_controllen = sizeof(control) };
+	ssize_t sent = send(fd, data, n, MSG_NOSIGNAL | MSG_ZEROCOPY);
+
+	while (sent > 0 && recvmsg(fd, &m, MSG_ERRQUEUE) < 0 && errno == EAGAIN)
+		poll(&(struct pollfd){ fd, 0, 0 }, 1, -1);
+	return sent;
+}
+
+struct ring {
+	int fd;
+	struct io_uring_params p;
+	char *sq, *cq;
+	struct io_uring_sqe *sqe;
+};
+
+static void *ring_map(int fd, size_t size, off_t offset)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+
+	if (at == MAP_FAILED)
+		err(1, "mmap of io_uring");
+	return at;
+}
+
+static void ring_open(struct ring *r)
+{
+	r->fd = (int)syscall(SYS_io_uring_setup, 1, &r->p);
+	if (r->fd < 0)
+		err(1, "io_uring_setup");
+	r->sq = ring_map(r->fd, r->p.sq_off.array + 4 * r->p.sq_entries, IORING_OFF_SQ_RING);
+	r->cq = ring_map(r->fd, r->p.cq_off.cqes + sizeof(struct io_uring_cqe) * r->p.cq_entries, IORING_OFF_CQ_RING);
+	r->sqe = ring_map(r->fd, sizeof(*r->sqe), IORING_OFF_SQES);
+}
+
+/* One request, waited for. */
+static ssize_t by_uring(int fd, const void *data, size_t n)
+{
+	static __thread struct ring r = { .fd = -1 };
+	static __thread uint32_t nr;
+
+	if (r.fd < 0)
+		ring_open(&r);
+	*r.sqe = (struct io_uring_sqe){ .opcode = IORING_OP_SEND, .fd = fd, .addr = (uintptr_t)data, .len = (uint32_t)n,
+					.msg_flags = MSG_NOSIGNAL };
+	__atomic_store_n((uint32_t *)(r.sq + r.p.sq_off.tail), nr + 1, __ATOMIC_RELEASE);
+	if (syscall(SYS_io_uring_enter, r.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
+		err(1, "io_uring_enter");
+	struct io_uring_cqe *done = (struct io_uring_cqe *)(r.cq + r.p.cq_off.cqes) + (nr & (r.p.cq_entries - 1));
+	int sent = done->res;
+
+	__atomic_store_n((uint32_t *)(r.cq + r.p.cq_off.head), ++nr, __ATOMIC_RELEASE);
+	if (sent >= 0)
+		return sent;
+	errno = -sent;
+	return -1;
+}
+
+static send_fn *send_some; /* NULL: no event loops */
 
 /* --- event loops, and OpenSSL in memory -------------------------------------------------------------- */
 
@@ -151,7 +232,7 @@ static void take_records(struct connection *c)
 static void flush(struct connection *c)
 {
 	while (c->out_from < c->out_to) {
-		ssize_t n = send(c->fd, c->out + c->out_from, c->out_to - c->out_from, MSG_NOSIGNAL);
+		ssize_t n = send_some(c->fd, c->out + c->out_from, c->out_to - c->out_from);
 
 		if (n < 0 && errno == EAGAIN)
 			return; /* the next tick tries again */
@@ -275,10 +356,14 @@ static void *turn(void *arg)
 
 static void give(struct loop *l, struct connection *c)
 {
+	int on = 1;
+
 	no_blocking(c->fd);
 	c->out = malloc(OUT_MAX);
 	if (!c->out)
 		err(1, NULL);
+	if (send_some == by_zerocopy && setsockopt(c->fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)))
+		err(1, "SO_ZEROCOPY");
 	if (context) {
 		c->ssl = SSL_new(context);
 		SSL_set_bio(c->ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
@@ -318,18 +403,42 @@ static struct loop *make_loops(int count)
 	return loops;
 }
 
+static const struct {
+	const char *mode;
+	send_fn *send;
+} modes[] = {
+	{ "blocking", NULL }, { "retry", NULL }, { "ktls", NULL }, { "ktls-send", NULL },
+	{ "bio", by_send }, { "uring", by_uring }, { "zerocopy", by_zerocopy },
+};
+
+static void choose(const char *mode)
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		if (strcmp(mode, modes[i].mode))
+			continue;
+		send_some = modes[i].send;
+		return;
+	}
+	errx(2, "no mode %s", mode);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 5)
-		errx(2, "usage: openssl_server PORT WITNESS-LOG PEM blocking|retry|bio [THREADS]");
+		errx(2, "usage: openssl_server [ADDRESS]:PORT|PORT WITNESS-LOG PEM MODE [THREADS]");
+	choose(argv[4]);
 	int retry = !strcmp(argv[4], "retry"), count = argc > 5 ? atoi(argv[5]) : 1;
-	struct loop *loops = strcmp(argv[4], "bio") ? NULL : make_loops(count);
+	struct loop *loops = send_some ? make_loops(count) : NULL;
 
+	past_ssl = !strcmp(argv[4], "ktls-send");
+	in_kernel = past_ssl || !strcmp(argv[4], "ktls");
 	if (strcmp(argv[3], "-")) {
 		context = SSL_CTX_new(TLS_server_method());
 		if (SSL_CTX_use_certificate_chain_file(context, argv[3]) != 1 ||
 		    SSL_CTX_use_PrivateKey_file(context, argv[3], SSL_FILETYPE_PEM) != 1)
 			errx(1, "%s is no certificate with its key", argv[3]);
+		if (in_kernel)
+			SSL_CTX_set_options(context, SSL_OP_ENABLE_KTLS);
 	}
 	int listener = chat_listen(argv[1], argv[2], retry ? SMALL_BUFFER : 0);
 
