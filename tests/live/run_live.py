@@ -8,6 +8,7 @@ Needs root, build/tokensnoop and build/tests/truth_server (make all test-bins); 
 """
 import argparse
 import fnmatch
+import http.client
 import json
 import os
 import signal
@@ -20,8 +21,8 @@ import traceback
 import check
 import strace
 from check import Expect
-from rig import (HERE, TOP, TOOL, TRUTH, Failure, Llama, Load, Process, Skip, Stream, Tracer, TruthServer, Uvicorn,
-                 tail)
+from rig import (EXIT_S, HERE, TOP, TOOL, TRUTH, Failure, Llama, Load, Process, Skip, Stream, Tracer, TruthServer, Uvicorn,
+                 free_port, tail, wait_for)
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 # Primes, so that no wrong factor goes unseen; c32 has more requests than it has in flight.
@@ -164,6 +165,31 @@ def truth_dense(folder):
     with TruthServer(folder) as server:
         expect = Expect("openai.chat", ["usage"], "text", finish="length")
         traced(folder, server, expect, CHAT, load, {"gap_us": 2000, "prefill_us": 2000})
+
+
+@test("truth.after_bulk")
+def after_bulk(folder):
+    """Of a large file only the heads are captured; of the prompt and the answer that follow on the connection, all."""
+    port, models = free_port(), [f"model-{i}" for i in range(3)]
+    server = Process(folder, "bulk", ["node", os.path.join(HERE, "servers", "bulk.js"), str(port)])
+    with server, Tracer(folder, port) as tracer:
+        wait_for("the server", EXIT_S, lambda: server.line(server.out_path, "ready"))
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        for i, model in enumerate(models):
+            connection.request("GET", "/file")
+            size = len(connection.getresponse().read())
+            time.sleep(0.2 * i)  # the verdict comes before the next request, or after it
+            body = {"model": model, "stream": True, "max_tokens": 77, "messages": [{"role": "user", "content": "y" * 30000}]}
+            connection.request("POST", CHAT, json.dumps(body))
+            text = connection.getresponse().read()
+            if size != 8 << 20 or text.count(b"xxx\"") != 5:
+                raise Failure(f"the client got {size} bytes and {text.count(b'xxx')} tokens")
+        connection.close()
+        records = tracer.stop()
+    got = [{k: r.get(k) for k in ("model", "max_tokens", "token_frames", "finish", "flags")} for r in records]
+    want = [{"model": m, "max_tokens": 77, "token_frames": 5, "finish": "stop", "flags": ["estimated"]} for m in models]
+    judge([] if got == want else [f"{g}, not {w}" for g, w in zip(got, want) if g != w] or [f"{len(got)} records"],
+          tracer.err_path)
 
 
 @test("truth.whole.c1")
