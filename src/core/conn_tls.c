@@ -69,7 +69,7 @@ static void on_tied(void *ctx, void *conn, const struct tks_process *proc, bool 
 	/* Another object's came before (one that was freed unseen): what it said is over. */
 	if (c->stream[TKS_RX].started || c->stream[TKS_TX].started) {
 		if (c->proto != TKS_PROTO_IGNORED)
-			tks_pipeline_parsed_over(c);
+			tks_pipeline_drop_protocol(c, true);
 		tks_pipeline_streams_init(c);
 		whole = false;
 	}

@@ -18,6 +18,7 @@
 #include "exchange_h1.h"
 #include "exchange_h2.h"
 #include "pipeline_int.h"
+#include "tls_record.h"
 
 enum {
 	CONNECTIONS_MAX = 65536,
@@ -78,8 +79,7 @@ static void set_verdict(struct tks_conn *c, enum tks_verdict v)
 	tks_conn_tls_verdict(c, v);
 }
 
-/* What was parsed is over. */
-static void drop_protocol(struct tks_conn *c, bool open)
+void tks_pipeline_drop_protocol(struct tks_conn *c, bool open)
 {
 	tks_exchange_end_all(c, open);
 	tks_http1_free(c->http);
@@ -88,18 +88,13 @@ static void drop_protocol(struct tks_conn *c, bool open)
 	c->proto = TKS_PROTO_UNKNOWN;
 }
 
-void tks_pipeline_parsed_over(struct tks_conn *c)
-{
-	drop_protocol(c, true);
-}
-
 /*
  * The connection is of no interest any more; it stays known so that its later events are not taken
  * for news. Its streams may be what is calling, so they are freed by release().
  */
 static void ignore(struct tks_conn *c)
 {
-	drop_protocol(c, true);
+	tks_pipeline_drop_protocol(c, true);
 	c->proto = TKS_PROTO_IGNORED;
 	set_verdict(c, TKS_VERDICT_IGNORE);
 }
@@ -142,13 +137,6 @@ static bool start_http2(struct tks_conn *c)
 	return true;
 }
 
-/* TLS records: content type 20 to 23, major version 3 (RFC 8446, section 5.1). */
-static bool looks_like_tls(const struct tks_slice *s)
-{
-	return s->len >= 3 && s->data[0] >= 20 && s->data[0] <= 23 && s->data[1] == 3 &&
-	       s->data[2] <= 4;
-}
-
 /* The role that the start of a message shows, or unknown. */
 static enum tks_role role_shown(enum tks_dir dir, const struct tks_slice *s)
 {
@@ -166,7 +154,7 @@ static void settle_role(struct tks_conn *c, enum tks_role role)
 		return;
 	c->role = role;
 	if (c->proto == TKS_PROTO_HTTP1 || c->proto == TKS_PROTO_HTTP2)
-		drop_protocol(c, true);
+		tks_pipeline_drop_protocol(c, true);
 }
 
 /* Entered in the middle, and this is HTTP/2 in its middle. */
@@ -183,7 +171,7 @@ static void look_for_http2(struct tks_conn *c, enum tks_dir dir, const struct tk
 		c->role = dir == TKS_TX ? TKS_ROLE_SERVER : TKS_ROLE_UNKNOWN;
 	if (c->role == TKS_ROLE_UNKNOWN)
 		return;
-	drop_protocol(c, true);
+	tks_pipeline_drop_protocol(c, true);
 	start_http2(c);
 }
 
@@ -191,7 +179,7 @@ static void look_for_http2(struct tks_conn *c, enum tks_dir dir, const struct tk
 static bool look_first(struct tks_conn *c, enum tks_dir dir, const struct tks_slice *s)
 {
 	c->first_seen[dir] = true;
-	if (c->tls || c->untied || !looks_like_tls(s))
+	if (c->tls || c->untied || !tks_tls_looks_like(s->data, s->len))
 		return true;
 	c->pipeline->counters.encrypted++;
 	ignore(c);
@@ -372,7 +360,7 @@ static void drop(struct tks_conn *c, bool open)
 
 	tks_blind_end(c, open);
 	/* Its records say that it was TLS. */
-	drop_protocol(c, open);
+	tks_pipeline_drop_protocol(c, open);
 	tks_conn_tls_free(c);
 	tks_early_free(&c->ahead);
 	if (c->unix_name)
@@ -472,7 +460,7 @@ static int on_segment(struct tks_conn *c, const struct tks_event *ev)
 		set_verdict(c, TKS_VERDICT_FULL);
 	if (!c->tls && p->tls && tks_conn_tls_begins(c, ev)) {
 		p->counters.encrypted++;
-		drop_protocol(c, true);
+		tks_pipeline_drop_protocol(c, true);
 		if (tks_conn_tls_start(c))
 			no_memory(c);
 	}

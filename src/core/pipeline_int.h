@@ -30,8 +30,8 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 /* Its streams begin anew, empty. */
 void tks_pipeline_streams_init(struct tks_conn *c);
 
-/* Another TLS object's plaintext comes: what was parsed of the one before is over. */
-void tks_pipeline_parsed_over(struct tks_conn *c);
+/* What was parsed is over: open requests end, as open ones or as the connection's end has it. */
+void tks_pipeline_drop_protocol(struct tks_conn *c, bool open);
 
 /* Nothing more will come: its open requests end, and it is gone. */
 void tks_pipeline_conn_over(struct tks_conn *c);

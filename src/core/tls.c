@@ -16,12 +16,11 @@ enum {
  * its time. */
 #define UNWRITTEN_NS 300000000000ull
 
+/* Of an object whose connection is known. */
 static void deliver_read(struct tks_tls *t, struct tks_tls_object *o, struct tks_tls_piece *p)
 {
-	struct tks_stamp st = { .ts_ns = p->ts_ns };
+	struct tks_stamp st = { .ts_ns = tks_tls_arrival(o->conn, p->len, p->asked, p->ts_ns) };
 
-	if (o->conn)
-		st.ts_ns = tks_tls_arrival(o->conn, p->len, p->asked, p->ts_ns);
 	tks_tls_hand_on(t, o, p, p->len, &st);
 	tks_tls_piece_free(t, o, p);
 }

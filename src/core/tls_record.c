@@ -10,17 +10,21 @@ static uint32_t payload_len(const uint8_t *header)
 	return (uint32_t)header[3] << 8 | header[4];
 }
 
-static bool header_valid(const uint8_t *h)
-{
-	return h[0] >= TKS_TLS_CHANGE_CIPHER && h[0] <= TKS_TLS_DATA && h[1] == 3 && h[2] <= 4 &&
-	       payload_len(h) && payload_len(h) <= PAYLOAD_MAX;
-}
-
-/* What there is of a header that was cut off. */
+/* As far as a header of len bytes goes, which are at least one. */
 static bool header_begins(const uint8_t *h, size_t len)
 {
 	return h[0] >= TKS_TLS_CHANGE_CIPHER && h[0] <= TKS_TLS_DATA && (len < 2 || h[1] == 3) &&
 	       (len < 3 || h[2] <= 4);
+}
+
+static bool header_valid(const uint8_t *h)
+{
+	return header_begins(h, TKS_TLS_HEADER) && payload_len(h) && payload_len(h) <= PAYLOAD_MAX;
+}
+
+bool tks_tls_looks_like(const uint8_t *data, size_t len)
+{
+	return len >= 3 && header_begins(data, len);
 }
 
 bool tks_tls_begins(const uint8_t *data, size_t len)

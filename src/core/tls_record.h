@@ -46,6 +46,9 @@ struct tks_tls_framer {
 /* The first bytes of a slice can be a record's. */
 bool tks_tls_begins(const uint8_t *data, size_t len);
 
+/* The same by type and version alone: of a stream's first bytes, however few were captured. */
+bool tks_tls_looks_like(const uint8_t *data, size_t len);
+
 /* Bytes in order; fn is called for each record that is whole. */
 void tks_tls_framer_feed(struct tks_tls_framer *f, const struct tks_slice *s, tks_tls_record_fn fn,
 			 void *ctx);
