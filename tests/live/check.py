@@ -124,7 +124,7 @@ def read_client(path):
 
 
 def peer_port(record):
-    return int((record.get("peer") or ":0").rpartition(":")[2])
+    return int((record.get("peer") or ":0").rpartition(":")[2] or 0)  # a unix socket's client has none
 
 
 def join(records, witnesses):

@@ -168,14 +168,15 @@ def ends(path):
 
 
 class Tracer(Process):
-    """tokensnoop trace on one port; records go to records.jsonl unless args say otherwise."""
+    """tokensnoop trace on one port, or of one process; records go to records.jsonl unless args say otherwise."""
 
-    def __init__(self, folder, port, args=None, stdout=None, wrap=()):
+    def __init__(self, folder, port, args=None, stdout=None, wrap=(), pid=None):
         self.records_path = os.path.join(folder, "records.jsonl")
         self.held = {}
         if args is None:
             args = ["--format", "jsonl", "--tokens", "-o", self.records_path]
-        super().__init__(folder, "tokensnoop", [*wrap, TOOL, "trace", "--port", str(port), *args], stdout=stdout)
+        of = ["-p", str(pid)] if pid else ["--port", str(port)]
+        super().__init__(folder, "tokensnoop", [*wrap, TOOL, "trace", *of, *args], stdout=stdout)
 
     def started(self):
         wait_for("tokensnoop's ready line", READY_S, lambda: self.line(self.err_path, "tokensnoop: ready"))

@@ -82,6 +82,7 @@ class Server(Process):
     """A server of servers/tls: command(server) gives its arguments; secure: over TLS."""
 
     host = "127.0.0.1"  # where the client finds it
+    late_ns = 0  # so much later than the bytes a send's time may be
     to = ()  # the client's arguments for that
 
     def __init__(self, folder, secure, command, name="server", env=None):
@@ -96,6 +97,13 @@ class Server(Process):
 
     def url(self):
         return f"http{'s' * self.secure}://127.0.0.1:{self.port}{CHAT}"
+
+    def tracer(self, folder):
+        return Tracer(folder, self.port)
+
+    def identity(self, w):
+        """What the record of w says of its connection."""
+        return {"transport": TRANSPORT[self.secure], "local": f"{self.host}:{self.port}", "peer": f"{self.host}:{w.peer}"}
 
     def pids(self):
         return descendants(self.popen.pid)
@@ -290,7 +298,7 @@ def stream(folder, server, http, load, more=(), body=None, name="client"):
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def bounded(w, c, behind):
+def bounded(w, c, behind, late_ns):
     """Adds to the witness w what the client c tells of the same request: a token was sent before the client read it;
     the connection, where the server is behind a proxy. Returns what does not agree."""
     problems = []
@@ -298,11 +306,11 @@ def bounded(w, c, behind):
         read = [t for t, kind in c["frames"] if kind == "token"]
         problems += [] if len(read) == len(w.arrivals) else [f"the client read {len(read)} token frames"]
         for a, t in zip(w.arrivals, read):
-            a.after = t if behind else min(a.after, t)
+            a.after = t + late_ns if behind else min(a.after, t + late_ns)
     elif behind:
         for a in w.arrivals:
             a.after = a.before + check.UNKNOWN_NS
-    if "local" in c:
+    if c.get("local"):
         problems += [] if behind or w.peer == c["local"] else [f"the server saw port {w.peer}, not {c['local']}"]
         w.peer = c["local"]
     return problems
@@ -340,11 +348,11 @@ def check_one(r, w, c, server, http):
     problems = check.check_identity({**r, "http": "1.1", "transport": "tcp"}, EXPECT)
     problems += check.check_counts(r, w, EXPECT) + check.check_flags(r, EXPECT) + check.check_times(r, w)
     problems += check.check_consistency(r, w) + rates
-    problems += wrong(r, transport=TRANSPORT[server.secure], http=http, path=CHAT, model=w.model,
-                      local=f"{server.host}:{server.port}", peer=f"{server.host}:{w.peer}", prompt_tokens=7,
+    problems += wrong(r, **server.identity(w), http=http, path=CHAT, model=w.model, prompt_tokens=7,
                       token_frames=len(w.arrivals), frames=len(w.arrivals) + 4)
     if "frames" in c:
-        problems += check.check_client(r, c) + wrong(r, stream_id=c.get("stream_id"))
+        frames = [[t + server.late_ns, kind] for t, kind in c["frames"]]
+        problems += check.check_client(r, {**c, "frames": frames}) + wrong(r, stream_id=c.get("stream_id"))
     problems += check_boundary(r, w) if server.secure else []
     return problems, strict
 
@@ -352,7 +360,7 @@ def check_one(r, w, c, server, http):
 def check_order(records, clients):
     """Each connection has its requests in the client's order, and the file has the records by their ends."""
     problems, have, want = [], {}, {}
-    clients = [c for c in clients if "frames" in c and "local" in c]  # others don't tell
+    clients = [c for c in clients if "frames" in c and c.get("local")]  # others don't tell
     for r in sorted(records, key=lambda r: (r.get("t_request_ns") or 0, r.get("stream_id") or 0)):
         have.setdefault(check.peer_port(r), []).append(r.get("model"))
     for c in sorted(clients, key=lambda c: c.get("nr", c["index"])):
@@ -379,7 +387,7 @@ def check_run(records, witnesses, clients, server, http, case, pids=None, wide=F
         problems.append(f"{len(records)} records of {len(witnesses)} requests, {len(clients)} asked for")
     for w in witnesses:
         c = clients_by_id[w.id]
-        more, ok = bounded(w, c, case.behind), False
+        more, ok = bounded(w, c, case.behind, server.late_ns), False
         if w.id in found:
             others, ok = check_one(found[w.id], w, c, server, http)
             more += others
@@ -404,13 +412,14 @@ def kept(records):
             for r in records}
 
 
-def check_same(plain, secure):
-    have, want = kept(secure), kept(plain)
-    problems = [f"{m} is over TLS only" for m in have.keys() - want.keys()]
+def check_same(plain, other, name="TLS"):
+    """What came over plaintext, and over TLS or another way."""
+    have, want = kept(other), kept(plain)
+    problems = [f"{m} is over {name} only" for m in have.keys() - want.keys()]
     problems += [f"{m} is over plaintext only" for m in want.keys() - have.keys()]
     for m in have.keys() & want.keys():
         differ = [k for k, v in want[m].items() if have[m][k] != v]
-        problems += [f"{m}: {k} {have[m][k]} over TLS, {want[m][k]} over plaintext" for k in differ]
+        problems += [f"{m}: {k} {have[m][k]} over {name}, {want[m][k]} over plaintext" for k in differ]
     return problems
 
 
@@ -436,7 +445,7 @@ def traced(folder, case, secure, load, ask=stream, **more):
     http, load = case.http[secure], LOADS[load] if isinstance(load, str) else load
     os.makedirs(folder, exist_ok=True)
     with case.make(folder, secure) as server:
-        with Tracer(folder, server.port) as tracer:
+        with server.tracer(folder) as tracer:
             clients = ask(folder, server, http, load, **more)
             witnesses = server.witnesses(load["requests"])
             records = stop(tracer)

@@ -9,6 +9,7 @@
 # TKS_CACHE=DIR         cache folder (default: build/cache of this source tree)
 # TKS_DEBIAN_MIRROR=URI mirror instead of debootstrap's own default
 # LLAMA_ARGS            further arguments of llama-server
+# LLAMA_SOCKET=PATH     serve on this unix socket within the folder, not on PORT; must end in .sock
 #
 # Nothing is bind-mounted into the folder, so that removing it can never reach the host: the few
 # devices it needs are nodes of its own, and a /proc lives only in the mount namespace of the process
@@ -118,13 +119,13 @@ run()
 	port=$1
 	log=${2:-/dev/null}
 	# shellcheck disable=SC2086 # a list
-	(replace="exec" && inside llama-server -m "$model" --host 127.0.0.1 --port "$port" --parallel "$slots" -c 4096 \
+	(replace="exec" && inside llama-server -m "$model" --host "${LLAMA_SOCKET:-127.0.0.1}" --port "$port" --parallel "$slots" -c 4096 \
 		--threads 1 --threads-batch 1 --no-warmup ${LLAMA_ARGS:-} >"$log" 2>&1) &
 	server=$!
 	trap 'kill "$server" 2>/dev/null || :; wait "$server" || :; exit 0' INT TERM HUP
 	trap 'kill "$server" 2>/dev/null || :' EXIT
 	tries=600
-	until curl -sf -o /dev/null "http://127.0.0.1:$port/health"; do
+	until curl -sf -o /dev/null ${LLAMA_SOCKET:+--unix-socket "$root$LLAMA_SOCKET"} "http://127.0.0.1:$port/health"; do
 		kill -0 "$server" 2>/dev/null || {
 			tail -n 20 "$log" >&2
 			die "llama-server ended before it was ready"

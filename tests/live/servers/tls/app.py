@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Streams chat completions through uvicorn or hypercorn, over TLS or without.
 
-usage: app.py STACK PORT WITNESS-LOG PEM [WORKERS]      serves on 127.0.0.1 until killed; Debian's Python
+usage: app.py STACK PORT WITNESS-LOG PEM [WORKERS]      serves until killed; Debian's Python
 
-STACK is uvloop (with httptools), asyncio (with h11) or hypercorn (HTTP/1.1 and 2). PEM holds the certificate and its
+PORT is one of 127.0.0.1, or (uvicorn) the path of a unix socket. STACK is uvloop (with httptools), asyncio (with h11) or hypercorn (HTTP/1.1 and 2). PEM holds the certificate and its
 key; "-": no TLS. Besides OpenAI's own fields a request may have gap_ms and prefill_ms (floats).
 
 Every token's text is "MODEL:NUMBER ", and the id holds the model's name: what comes on another's answer shows. The
@@ -100,7 +100,8 @@ def uvicorn(stack, port, log, pem, workers="1"):
     os.environ["WITNESS_LOG"] = log
     parts = {"uvloop": ["--loop", "uvloop", "--http", "httptools"], "asyncio": ["--loop", "asyncio", "--http", "h11"]}
     tls = [] if pem == "-" else ["--ssl-keyfile", pem, "--ssl-certfile", pem]
-    argv = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", HERE, "--host", "127.0.0.1", "--port", port,
+    where = ["--uds", port] if "/" in port else ["--host", "127.0.0.1", "--port", port]
+    argv = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", HERE, *where,
             "--log-level", "warning", "--no-access-log", *parts[stack], *tls]
     os.execv(sys.executable, argv + (["--workers", workers] if workers != "1" else []))
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Streams chat requests, each of a model name of its own, over TLS or without, and logs what came, and when.
 
-usage: client.py PORT --max-tokens LIST [--requests N] [--concurrency C] [--tls] [--h2] [--body JSON] [--prefix NAME]
+usage: client.py PORT|PATH --max-tokens LIST [--requests N] [--concurrency C] [--tls] [--h2] [--body JSON] [--prefix NAME]
                  [--any] [--slow MS] [--host ADDRESS] -o FILE        Debian's Python (python3-h2)
 
 Request i asks model NAME-i for entry i (modulo the length) of the list. HTTP/1.1: C connections, each for one request
@@ -75,10 +75,28 @@ def small_socket(address, *_):
     return sock
 
 
+class Unix(http.client.HTTPConnection):
+    """Over a unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=load.TIMEOUT_S)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+def local_port(sock):
+    return None if sock.family == socket.AF_UNIX else sock.getsockname()[1]
+
+
 class Client1(load.Load):
     """HTTP/1.1: the worker threads of load.py."""
 
     def connection(self):
+        if isinstance(self.args.port, str):
+            return Unix(self.args.port)
         where = {"host": self.args.host, "port": self.args.port, "timeout": load.TIMEOUT_S}
         tls = self.args.tls
         c = http.client.HTTPSConnection(**where, context=context("http/1.1")) if tls else \
@@ -89,7 +107,7 @@ class Client1(load.Load):
 
     def one(self, connection, index, nr):
         model = f"{self.args.prefix}-{index}"
-        seen = Seen1(index, connection.sock.getsockname()[1], nr).own(model, self.args)
+        seen = Seen1(index, local_port(connection.sock), nr).own(model, self.args)
         seen.log["version"] = connection.sock.version() if self.args.tls else None
         try:
             load.exchange(connection, seen, self.args, {**self.body(index), "model": model})
@@ -157,7 +175,7 @@ class Client2(h2_client.Client):
 
 def parse_arguments(argv):
     p = argparse.ArgumentParser(description="streams requests over TLS or without and logs what came, and when")
-    p.add_argument("port", type=int)
+    p.add_argument("port", type=lambda s: int(s) if s.isdigit() else s)
     p.add_argument("--path", default="/v1/chat/completions")
     p.add_argument("--max-tokens", type=lambda s: [int(n) for n in s.split(",")], required=True)
     p.add_argument("--requests", type=int, default=1)

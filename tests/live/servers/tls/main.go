@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// Streams chat completions through Go's net/http. usage: main PORT WITNESS-LOG PEM 1.1|2
+// Streams chat completions through Go's net/http. usage: main PORT|PATH WITNESS-LOG PEM 1.1|2
 //
 // Answers and logs as app.py says. PEM "-": no TLS; over TLS the last argument says which version of HTTP is offered.
 // Over HTTP/2 a write returns before the bytes are sent: after_ns is null then.
@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -127,7 +128,7 @@ func chat(w http.ResponseWriter, r *http.Request) {
 
 func main() {
 	if len(os.Args) != 5 {
-		log.Fatal("usage: main PORT WITNESS-LOG PEM 1.1|2")
+		log.Fatal("usage: main PORT|PATH WITNESS-LOG PEM 1.1|2")
 	}
 	file, err := os.Create(os.Args[2])
 	if err != nil {
@@ -139,7 +140,12 @@ func main() {
 	if os.Args[4] != "2" {
 		server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	}
-	if pem := os.Args[3]; pem == "-" {
+	if strings.Contains(os.Args[1], "/") {
+		var listener net.Listener
+		if listener, err = net.Listen("unix", os.Args[1]); err == nil {
+			err = server.Serve(listener)
+		}
+	} else if pem := os.Args[3]; pem == "-" {
 		err = server.ListenAndServe()
 	} else {
 		err = server.ListenAndServeTLS(pem, pem)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Streams chat completions through node's http, https and http2. usage: node_server.js PORT WITNESS-LOG PEM 1.1|2
+// Streams chat completions through node's http, https and http2. usage: node_server.js PORT|PATH WITNESS-LOG PEM 1.1|2
 //
 // Answers and logs as app.py says. PEM "-": no TLS, of HTTP/2 then by prior knowledge.
 "use strict";
@@ -8,7 +8,7 @@ const fs = require("fs");
 
 const [port, logPath, pem, version] = process.argv.slice(2);
 if (!version) {
-  console.error("usage: node_server.js PORT WITNESS-LOG PEM 1.1|2");
+  console.error("usage: node_server.js PORT|PATH WITNESS-LOG PEM 1.1|2");
   process.exit(2);
 }
 fs.writeFileSync(logPath, "");
@@ -21,7 +21,7 @@ class Answer {
   constructor(order, peer, response) {
     this.order = { model: "tiny", max_tokens: 16, gap_ms: 20, prefill_ms: 30, ...order };
     this.id = `chatcmpl-${this.order.model}-${++number}`;
-    this.base = { request: this.id, id: this.id, peer, model: this.order.model };
+    this.base = { request: this.id, id: this.id, peer: peer ?? null, model: this.order.model };
     this.response = response;
     this.lines = [];
     this.waiting = [];
@@ -89,4 +89,5 @@ if (version === "2") {
   server = pem === "-" ? http2.createServer(handle) : http2.createSecureServer(tls, handle);
 } else if (pem === "-") server = require("http").createServer(handle);
 else server = require("https").createServer(tls, handle);
-server.listen(Number(port), "127.0.0.1");
+if (port.includes("/")) server.listen(port);
+else server.listen(Number(port), "127.0.0.1");
