@@ -87,7 +87,8 @@ $(call obj,$(CAPTURE_SRC)) $(call obj,$(CMD_SRC)): CPPFLAGS += -I$(B)/gen -Isrc/
 
 # --- the program -------------------------------------------------------------------------------
 CORE_LIBS := -lnghttp2 -lbrotlidec -lzstd -lz -lpcap -lm
-LIBS := -lbpf -lelf -lcapstone $(CORE_LIBS)
+CAPTURE_LIBS := -lbpf -lelf -lcapstone -llzma -lz
+LIBS := $(CAPTURE_LIBS) $(CORE_LIBS)
 $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -111,7 +112,7 @@ $(TEST_PROGS):
 $(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lcapstone -lz
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CAPTURE_LIBS)
 
 $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(call say,CC,$<)

@@ -6,7 +6,7 @@
 set -eu
 
 # node-llhttp carries llhttp's C sources.
-build="gcc make clang llvm libbpf-dev bpftool libelf-dev libdw-dev libcapstone-dev node-llhttp libnghttp2-dev
+build="gcc make clang llvm libbpf-dev bpftool libelf-dev libdw-dev liblzma-dev libcapstone-dev node-llhttp libnghttp2-dev
 	zlib1g-dev libbrotli-dev libzstd-dev libpcap-dev libcap-dev libseccomp-dev pkg-config python3 curl iproute2"
 tests="libcmocka-dev qemu-system-x86 debootstrap debian-archive-keyring tshark python3-uvicorn
 	python3-uvloop python3-httptools python3-fastapi python3-h11 busybox-static cpio jq valgrind
