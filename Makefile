@@ -101,6 +101,13 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
 		-lcmocka -ljansson $(CORE_LIBS)
 
+# That of the capture's reading of files has the capture too.
+$(B)/tests/test_elfsym: tests/unit/test_elfsym.c $(B)/libtkscapture.a
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(B)/libtkscapture.a \
+		-lcmocka $(CAPTURE_LIBS)
+
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
 $(B)/tests/truth_server: tests/live/truth_server.c
 $(B)/tests/kclient: tests/kernels/kclient.c

@@ -162,16 +162,20 @@ def go(http, stripped=False, sid=False):
     return lambda folder, secure: Server(folder, secure, command)
 
 
+ANDROID = "/usr/lib/x86_64-linux-gnu/android"  # Debian's BoringSSL
 LIBRARIES = {"gnutls": ["-lgnutls"], "openssl": ["-lssl", "-lcrypto"],
-             "nss": ["-isystem", "/usr/include/nss", "-isystem", "/usr/include/nspr", "-lssl3", "-lnss3", "-lnspr4"]}
+             "nss": ["-isystem", "/usr/include/nss", "-isystem", "/usr/include/nspr", "-lssl3", "-lnss3", "-lnspr4"],
+             "boringssl": ["-isystem", "/usr/include/android", f"-L{ANDROID}", f"-Wl,-rpath,{ANDROID}", "-lssl",
+                           "-lcrypto"]}
+SOURCES = {"boringssl": "openssl"}  # of the same interface
 
 
 def c_program(library):
-    """servers/tls/LIBRARY_server.c, built."""
+    """servers/tls/LIBRARY_server.c, built with the library."""
     path = os.path.join(scratch(), f"{library}_server")
     if not os.path.exists(path):
         subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
-                        os.path.join(SERVERS, f"{library}_server.c"), *LIBRARIES[library], "-lpthread"], check=True)
+                        os.path.join(SERVERS, f"{SOURCES.get(library, library)}_server.c"), *LIBRARIES[library], "-lpthread"], check=True)
     return path
 
 
@@ -469,6 +473,9 @@ case("openssl_blocking", c_server("openssl", "blocking"))
 case("openssl_retry", c_server("openssl", "retry"))
 case("openssl_bio", c_server("openssl", "bio", "1"))
 case("openssl_bio_threads", c_server("openssl", "bio", "3"))
+case("boringssl", c_server("boringssl", "blocking"))
+case("boringssl_retry", c_server("boringssl", "retry"))
+case("boringssl_bio", c_server("boringssl", "bio", "1"))
 case("nss", nss)
 case("go_sid", go("1.1", sid=True))
 case("go_sid_h2", go("2", sid=True), "2", "1.1", wide=True)
