@@ -142,6 +142,12 @@ build/fuzz/obj/%.o: %.c
 build/fuzz/obj/llhttp/%.o: $(LLHTTP_SRC)/%.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) -w -I$(LLHTTP_INC) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c $< -o $@
+# Of the capture what reads files: the rest is the kernel's.
+FUZZ_ELF_OBJ := $(patsubst %,build/fuzz/obj/src/capture/%.o,elfsym elfdebug gofunc maps)
+build/fuzz/fuzz_elfsym: tests/fuzz/fuzz_elfsym.c $(FUZZ_ELF_OBJ)
+	$(call say,FUZZLD,$@)
+	$(Q)$(CLANG) $(CPPFLAGS) -Isrc/capture -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ \
+		$(CAPTURE_LIBS)
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_OBJ)
 	$(call say,FUZZLD,$@)
 	$(Q)$(CLANG) $(CPPFLAGS) -Itests/fuzz -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)

@@ -150,9 +150,9 @@ objcopy -N SSL_write --add-symbol "SSL_write=.text:$((0x$within - 0x$text + 1)),
 # A name that leaves the folder, and one that is longer than a path may be.
 for name in ../full "$(printf '%4100d' 0)"; do
 	n=$((n + 1))
-	printf '%s\0\0\0\0\0\0\0\0' "$name" >link
+	printf '%s\0\0\0\0\0\0\0\0' "$name" >named.link
 	cp stripped "link_$n"
-	objcopy --add-section .gnu_debuglink=link "link_$n"
+	objcopy --add-section .gnu_debuglink=named.link "link_$n"
 	mv "link_$n" "$([ "$name" = ../full ] && echo link_up || echo link_long)"
 done
 
@@ -177,3 +177,41 @@ expect ifunc.so ifunc.so SSL_write=SSL_write SSL_read=SSL_read
 gcc -O1 -shared -fPIC -Wl,--version-script=versions.map -o versions.so versions.c
 expect versions.so versions.so SSL_write=old_write SSL_write=new_write SSL_read=any_read
 $cc -o undefined undefined.c library_full.so
+
+# A table as Go's linker makes it (1.20 on), of one function: what behind the stack's check and its returns are called.
+cat >go.s <<'EOF'
+	.text
+	.globl _start, behind, return_1, return_2
+_start:
+	nop
+begin:
+	cmp 0x10(%r14), %rsp
+	jbe more
+behind:
+	test %rax, %rax
+	je other
+return_1:
+	ret
+other:
+	mov $0xc3, %eax
+return_2:
+	ret
+more:
+	call begin
+	jmp begin
+end:
+	.section .gopclntab, "a"
+table:
+	.long 0xfffffff1
+	.byte 0, 0, 1, 8
+	.quad 1, 0, begin, names - table, 0, 0, 0, functions - table
+names:
+	.asciz "main.main"
+functions:
+	.long 0, record - functions, end - begin
+record:
+	.long 0, 0
+EOF
+gcc -nostdlib -static -no-pie -Wl,-z,max-page-size=64 -o go go.s
+expect go go main.main=behind return=return_1 return=return_2
+strip -o go_stripped go
