@@ -185,6 +185,35 @@ def c_server(library, *mode):
     return lambda folder, secure: Server(folder, secure, command)
 
 
+def static_program(symbols=None):
+    """openssl_server with the library within it and without symbols: nothing shows where its functions are, unless these
+    are put aside: "link": in a file that its .gnu_debuglink names; "data": in its .gnu_debugdata."""
+    path = os.path.join(scratch(), f"static_server.{symbols}")
+    if os.path.exists(path):
+        return path
+    full, packed = f"{path}.full", f"{path}.packed"
+    subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-static", "-o", full,
+                    os.path.join(SERVERS, "openssl_server.c"), "-lssl", "-lcrypto", "-lpthread", "-ldl"],
+                   check=True, stderr=subprocess.DEVNULL)
+    add = []
+    if symbols == "link":
+        subprocess.run(["objcopy", "--only-keep-debug", full, packed], check=True)
+        add = [f"--add-gnu-debuglink={packed}"]
+    elif symbols == "data":
+        subprocess.run(["objcopy", "-S", "--wildcard", "--keep-symbol=SSL_*", "--keep-symbol=BIO_*", full, packed],
+                       check=True)
+        subprocess.run(["xz", packed], check=True)
+        add = [f"--add-section=.gnu_debugdata={packed}.xz"]
+    subprocess.run(["objcopy", "--strip-all", *add, full, path], check=True)
+    return path
+
+
+def static(symbols):
+    def command(s):
+        return [static_program(symbols), str(s.port), s.log, s.pem, "blocking"]
+    return lambda folder, secure: Server(folder, secure, command)
+
+
 def nss_database():
     """A folder with the certificate as NSS keeps it."""
     path = os.path.join(scratch(), "nss")
@@ -473,6 +502,8 @@ case("openssl_blocking", c_server("openssl", "blocking"))
 case("openssl_retry", c_server("openssl", "retry"))
 case("openssl_bio", c_server("openssl", "bio", "1"))
 case("openssl_bio_threads", c_server("openssl", "bio", "3"))
+case("openssl_debuglink", static("link"))
+case("openssl_debugdata", static("data"))
 case("boringssl", c_server("boringssl", "blocking"))
 case("boringssl_retry", c_server("boringssl", "retry"))
 case("boringssl_bio", c_server("boringssl", "bio", "1"))
@@ -702,16 +733,6 @@ test("tls.replaced.during", False)(replaced)
 
 
 # --- blind ---------------------------------------------------------------------------------------------
-
-
-def static_program():
-    """openssl_server with the library within it and without symbols: nothing shows where its functions are."""
-    path = os.path.join(scratch(), "static_server")
-    if not os.path.exists(path):
-        subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-static", "-s", "-o", path,
-                        os.path.join(SERVERS, "openssl_server.c"), "-lssl", "-lcrypto", "-lpthread", "-ldl"],
-                       check=True, stderr=subprocess.DEVNULL)
-    return path
 
 
 def check_blind(r, w):
