@@ -87,7 +87,8 @@ $(call obj,$(CAPTURE_SRC)) $(call obj,$(CMD_SRC)): CPPFLAGS += -I$(B)/gen -Isrc/
 
 # --- the program -------------------------------------------------------------------------------
 CORE_LIBS := -lnghttp2 -lbrotlidec -lzstd -lz -lpcap -lm
-LIBS := -lbpf -lelf -lcapstone $(CORE_LIBS)
+CAPTURE_LIBS := -lbpf -lelf -lcapstone -llzma -lz
+LIBS := $(CAPTURE_LIBS) $(CORE_LIBS)
 $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -99,6 +100,13 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
 		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
 		-lcmocka -ljansson $(CORE_LIBS)
+
+# That of the capture's reading of files has the capture too.
+$(B)/tests/test_elfsym: tests/unit/test_elfsym.c $(B)/libtkscapture.a
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(B)/libtkscapture.a \
+		-lcmocka $(CAPTURE_LIBS)
 
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
 $(B)/tests/truth_server: tests/live/truth_server.c
@@ -112,7 +120,7 @@ $(TEST_PROGS):
 $(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lcapstone -lz
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CAPTURE_LIBS)
 
 $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(call say,CC,$<)
@@ -135,6 +143,12 @@ build/fuzz/obj/%.o: %.c
 build/fuzz/obj/llhttp/%.o: $(LLHTTP_SRC)/%.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) -w -I$(LLHTTP_INC) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c $< -o $@
+# Of the capture what reads files: the rest is the kernel's.
+FUZZ_ELF_OBJ := $(patsubst %,build/fuzz/obj/src/capture/%.o,elfsym elfdebug gofunc maps)
+build/fuzz/fuzz_elfsym: tests/fuzz/fuzz_elfsym.c $(FUZZ_ELF_OBJ)
+	$(call say,FUZZLD,$@)
+	$(Q)$(CLANG) $(CPPFLAGS) -Isrc/capture -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ \
+		$(CAPTURE_LIBS)
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_OBJ)
 	$(call say,FUZZLD,$@)
 	$(Q)$(CLANG) $(CPPFLAGS) -Itests/fuzz -std=gnu11 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)

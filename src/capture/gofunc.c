@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include <capstone/capstone.h>
-#include <gelf.h>
 
 #include "elfsym.h"
 
@@ -29,7 +28,7 @@ enum { MAGIC_116 = 0xfa, MAGIC_118 = 0xf0, MAGIC_120 = 0xf1, WORDS = 8, FUNC_MAX
 
 enum {
 	FUNCS_MAX = 4 << 20,
-	TABLE_MAX = 1 << 30, /* bytes of a section that is read */
+	TABLE_MAX = 128 << 20, /* bytes of a section that is read */
 };
 
 struct gotab {
@@ -64,31 +63,6 @@ static uint32_t word32(const struct gotab *t, uint64_t at)
 	return v;
 }
 
-/* --- the file --- */
-
-/* A section by one of two names; *addr: where it is loaded. */
-static Elf_Scn *section(Elf *elf, const char *name, const char *other, uint64_t *addr)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(elf, &names))
-		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		const char *s;
-		GElf_Shdr sh;
-
-		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS || sh.sh_size > TABLE_MAX)
-			continue;
-		s = elf_strptr(elf, names, sh.sh_name);
-		if (!s || (strcmp(s, name) != 0 && strcmp(s, other) != 0))
-			continue;
-		*addr = sh.sh_addr;
-		return scn;
-	}
-	return NULL;
-}
-
 /* --- the table --- */
 
 /*
@@ -99,11 +73,11 @@ static Elf_Scn *section(Elf *elf, const char *name, const char *other, uint64_t 
 static void find_text(struct gotab *t)
 {
 	enum { AT_MINPC = 8 + 6 * 24 + 8 }; /* struct moduledata, runtime/symtab.go */
-	uint64_t addr, minpc;
-	Elf_Scn *scn = section(t->elf, ".go.module", ".go.module", &addr);
-	Elf_Data *d = scn ? elf_rawdata(scn, NULL) : NULL;
+	GElf_Shdr sh;
+	Elf_Data *d = tks_elfsym_bytes(tks_elfsym_section(t->elf, ".go.module", &sh), TABLE_MAX);
+	uint64_t minpc;
 
-	if (!d || !d->d_buf || d->d_size < AT_MINPC + sizeof(minpc))
+	if (!d || d->d_size < AT_MINPC + sizeof(minpc))
 		return;
 	memcpy(&minpc, (const char *)d->d_buf + AT_MINPC, sizeof(minpc));
 	if (minpc)
@@ -240,30 +214,22 @@ static int search(const struct gotab *t, const char *const *names, size_t n, str
 	return err;
 }
 
-int tks_gofunc_find(int fd, const char *const *names, size_t n, struct tks_gofunc *out)
+int tks_gofunc_find(Elf *elf, int fd, const char *const *names, size_t n, struct tks_gofunc *out)
 {
-	struct gotab t = { .fd = fd };
-	uint64_t addr;
+	struct gotab t = { .fd = fd, .elf = elf };
 	Elf_Scn *scn;
 	Elf_Data *d;
-	int err = -ENOEXEC;
+	GElf_Shdr sh;
 
 	memset(out, 0, n * sizeof(*out));
-	elf_version(EV_CURRENT);
-	t.elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!t.elf)
-		return -EINVAL;
+	scn = tks_elfsym_section(elf, ".gopclntab", &sh)
+		      ?: tks_elfsym_section(elf, ".data.rel.ro.gopclntab", &sh);
+	d = tks_elfsym_bytes(scn, TABLE_MAX);
 	/* Where the table does not say where the text begins, it is the section. */
-	if (!section(t.elf, ".text", ".text", &t.text))
-		goto end;
-	scn = section(t.elf, ".gopclntab", ".data.rel.ro.gopclntab", &addr);
-	d = scn ? elf_rawdata(scn, NULL) : NULL;
-	if (!d || !d->d_buf)
-		goto end;
+	if (!d || !tks_elfsym_section(elf, ".text", &sh))
+		return -ENOEXEC;
+	t.text = sh.sh_addr;
 	t.p = d->d_buf;
 	t.size = d->d_size;
-	err = read_header(&t) ?: search(&t, names, n, out);
-end:
-	elf_end(t.elf);
-	return err;
+	return read_header(&t) ?: search(&t, names, n, out);
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <gelf.h>
+
 enum { TKS_GO_RETURNS_MAX = 32 };
 
 /* A function, by offsets of the file. */
@@ -20,10 +22,10 @@ struct tks_gofunc {
 };
 
 /*
- * Looks for n functions by their full names ("crypto/tls.(*Conn).Write"). 0; -ENOEXEC: no Go
- * program; -EOPNOTSUPP: of a Go that is not read (before 1.17, whose arguments are not in
- * registers, or a table of a later form); -EINVAL: it is broken.
+ * Looks for n functions by their full names ("crypto/tls.(*Conn).Write"); fd is the Elf's. 0;
+ * -ENOEXEC: no Go program; -EOPNOTSUPP: of a Go that is not read (before 1.17, whose arguments are
+ * not in registers, or a table of a later form); -EINVAL: it is broken.
  */
-int tks_gofunc_find(int fd, const char *const *names, size_t n, struct tks_gofunc *out);
+int tks_gofunc_find(Elf *elf, int fd, const char *const *names, size_t n, struct tks_gofunc *out);
 
 #endif

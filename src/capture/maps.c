@@ -4,14 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include <linux/openat2.h>
 
 static bool parse(char *line, struct tks_mapping *m)
 {
@@ -51,16 +53,14 @@ int tks_maps_each(pid_t pid, void (*fn)(void *ctx, const struct tks_mapping *m),
 	return 0;
 }
 
-/* Without a look at it first a fifo would be waited for, and a device do what it does when opened.
- */
-static int open_regular(const char *path)
+/* Opens a file to read that is open as a place only, which is closed. Without that look at it first
+ * a fifo would be waited for, and a device do what it does when opened. */
+static int open_regular(int at)
 {
-	int at = open(path, O_PATH | O_CLOEXEC), fd;
 	char link[32];
 	struct stat st;
+	int fd;
 
-	if (at < 0)
-		return -errno;
 	if (fstat(at, &st) || !S_ISREG(st.st_mode)) {
 		close(at);
 		return -EINVAL;
@@ -72,18 +72,33 @@ static int open_regular(const char *path)
 	return fd;
 }
 
+int tks_open_below(const char *root, const char *path)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), at;
+
+	if (dir < 0)
+		return -errno;
+	at = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	at = at < 0 ? -errno : at;
+	close(dir);
+	return at < 0 ? at : open_regular(at);
+}
+
 int tks_maps_open(pid_t pid, const struct tks_mapping *m)
 {
-	char path[PATH_MAX];
-	int fd;
+	char path[64];
+	int at;
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
 		 m->end);
-	fd = open_regular(path);
+	at = open(path, O_PATH | O_CLOEXEC);
+	if (at >= 0)
+		return open_regular(at);
 	/* Not permitted. If it is not there any more, what is at its path now is anything. */
-	if (fd != -EPERM && fd != -EACCES)
-		return fd;
-	if (snprintf(path, sizeof(path), "/proc/%d/root%s", pid, m->path) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	return open_regular(path);
+	if (errno != EPERM && errno != EACCES)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/%d/root", pid);
+	return tks_open_below(path, m->path);
 }

@@ -21,4 +21,8 @@ int tks_maps_each(pid_t pid, void (*fn)(void *ctx, const struct tks_mapping *m),
  * process's root. A descriptor or a negative errno. */
 int tks_maps_open(pid_t pid, const struct tks_mapping *m);
 
+/* Opens a regular file to read; its path, symbolic links in it too, ends below the root. A
+ * descriptor or a negative errno. */
+int tks_open_below(const char *root, const char *path);
+
 #endif

@@ -22,6 +22,7 @@
 
 #include <bpf/libbpf.h>
 
+#include "elfdebug.h"
 #include "elfsym.h"
 #include "gofunc.h"
 #include "maps.h"
@@ -86,7 +87,14 @@ static const struct go_probe {
 
 enum {
 	NGO = sizeof(go_probes) / sizeof(go_probes[0]),
-	LINKS_MAX = NPROBES + NGO * (1 + TKS_GO_RETURNS_MAX),
+	/* Several functions of one name: versions of it. */
+	PLACES_MAX = 4 * NPROBES,
+	LINKS_MAX = PLACES_MAX + NGO * (1 + TKS_GO_RETURNS_MAX),
+};
+
+struct link {
+	struct bpf_link *bpf; /* NULL: taken off */
+	bool at_return;
 };
 
 struct file {
@@ -99,8 +107,7 @@ struct file {
 	int err;
 	const char *reason;
 	unsigned int nlinks;
-	struct bpf_link **links;
-	uint64_t at_returns; /* bits of those that are return probes */
+	struct link *links;
 	bool no_returns; /* they would kill a process that has the file mapped */
 	struct stat st; /* as it was when its functions were looked for */
 	bool overlaid; /* it is seen through an overlay */
@@ -111,8 +118,6 @@ enum {
 	FILES_MAX = 16384, /* known at once */
 	PROBED_MAX = 512, /* of which have probes */
 };
-
-_Static_assert(NPROBES <= 64, "the links that may be return probes have bits");
 
 struct tks_tls_attach {
 	struct tokensnoop_bpf *skel;
@@ -127,25 +132,22 @@ struct tks_tls_attach {
 
 /* --- a file --- */
 
-/* Where a file's functions are, by the index into probes; 0: it has none of that name. */
+/* Where a file's functions are; the names are those of probes. */
 struct found {
-	uint64_t offset[NPROBES];
-	unsigned int n;
+	struct tks_elfsym at[PLACES_MAX];
+	size_t n;
 };
 
-static void on_symbol(void *ctx, size_t name, uint64_t offset)
-{
-	struct found *f = ctx;
-
-	f->n += !f->offset[name];
-	f->offset[name] = offset;
-}
-
+/* One of two names of a function, or versions of a name, is enough. */
 static bool same_place(const struct found *f, size_t i)
 {
+	const struct probe *p = &probes[f->at[i].name];
+
 	for (size_t k = 0; k < i; k++) {
-		if (f->offset[k] == f->offset[i] && probes[k].at_return == probes[i].at_return &&
-		    !strcmp(probes[k].prog, probes[i].prog))
+		const struct probe *q = &probes[f->at[k].name];
+
+		if (f->at[k].offset == f->at[i].offset && p->at_return == q->at_return &&
+		    !strcmp(p->prog, q->prog))
 			return true;
 	}
 	return false;
@@ -153,8 +155,10 @@ static bool same_place(const struct found *f, size_t i)
 
 static bool superseded(const struct found *f, size_t i)
 {
-	for (size_t k = 0; probes[i].unless && k < NPROBES; k++) {
-		if (f->offset[k] && !strcmp(probes[k].function, probes[i].unless))
+	const char *unless = probes[f->at[i].name].unless;
+
+	for (size_t k = 0; unless && k < f->n; k++) {
+		if (!strcmp(probes[f->at[k].name].function, unless))
 			return true;
 	}
 	return false;
@@ -172,9 +176,7 @@ static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const ch
 	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, offset, &opts) : NULL;
 	if (!link)
 		return prog ? -errno : -ENOENT;
-	if (at_return)
-		f->at_returns |= 1ull << f->nlinks;
-	f->links[f->nlinks++] = link;
+	f->links[f->nlinks++] = (struct link){ link, at_return };
 	return 0;
 }
 
@@ -184,10 +186,9 @@ static void detach(struct tks_tls_attach *a, struct file *f)
 		inotify_rm_watch(a->notify, f->watch);
 	f->watch = 0;
 	while (f->nlinks)
-		bpf_link__destroy(f->links[--f->nlinks]);
+		bpf_link__destroy(f->links[--f->nlinks].bpf);
 	free(f->links);
 	f->links = NULL;
-	f->at_returns = 0;
 }
 
 /* --- return probes and seccomp --- */
@@ -200,24 +201,24 @@ static void check_returns(struct tks_tls_attach *a, struct file *f, pid_t pid)
 	f->reason =
 		"reads are not seen: a process that uses it has a seccomp filter, which on this "
 		"kernel may kill it for a return probe";
-	for (unsigned int i = 0; i < f->nlinks && i < 64; i++) {
-		if (!(f->at_returns >> i & 1))
+	for (unsigned int i = 0; i < f->nlinks; i++) {
+		if (!f->links[i].at_return)
 			continue;
-		bpf_link__destroy(f->links[i]);
-		f->links[i] = NULL;
+		bpf_link__destroy(f->links[i].bpf);
+		f->links[i].bpf = NULL;
 	}
-	f->at_returns = 0;
 }
 
 static int attach_found(struct tks_tls_attach *a, struct file *f, int fd, const struct found *found)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < NPROBES && !err; i++) {
-		if (found->offset[i] && !same_place(found, i) && !superseded(found, i) &&
-		    !(probes[i].at_return && f->no_returns))
-			err = attach_one(a, f, fd, probes[i].prog, probes[i].at_return,
-					 found->offset[i]);
+	for (size_t i = 0; i < found->n && !err; i++) {
+		const struct probe *p = &probes[found->at[i].name];
+
+		if (!same_place(found, i) && !superseded(found, i) &&
+		    !(p->at_return && f->no_returns))
+			err = attach_one(a, f, fd, p->prog, p->at_return, found->at[i].offset);
 	}
 	return err;
 }
@@ -250,13 +251,13 @@ static void settle(struct tks_tls_attach *a, struct file *f, int err)
 static bool make_room(struct tks_tls_attach *a, struct file *f)
 {
 	if (!f->links)
-		f->links = calloc(LINKS_MAX, sizeof(struct bpf_link *));
+		f->links = calloc(LINKS_MAX, sizeof(*f->links));
 	if (!f->links)
 		settle(a, f, -ENOMEM);
 	return f->links;
 }
 
-static void examine_go(struct tks_tls_attach *a, struct file *f, int fd)
+static void examine_go(struct tks_tls_attach *a, struct file *f, Elf *elf, int fd)
 {
 	const char *names[NGO];
 	struct tks_gofunc go[NGO];
@@ -264,7 +265,7 @@ static void examine_go(struct tks_tls_attach *a, struct file *f, int fd)
 
 	for (size_t i = 0; i < NGO; i++)
 		names[i] = go_probes[i].function;
-	err = tks_gofunc_find(fd, names, NGO, go);
+	err = tks_gofunc_find(elf, fd, names, NGO, go);
 	if (err == -ENOEXEC || (!err && !go[0].entry))
 		return;
 	f->libs |= LIB_GO;
@@ -307,29 +308,77 @@ static struct file *twin_of(struct tks_tls_attach *a, const struct file *f, bool
 	return NULL;
 }
 
-static void examine(struct tks_tls_attach *a, struct file *f, int fd)
+/* By its own symbols, else by those that were put aside. A number or a negative errno. */
+static int find_functions(const struct file *f, Elf *elf, int fd, struct found *found)
 {
 	const char *names[NPROBES];
-	struct found found = { .n = 0 };
+	char root[32];
+	const char *const roots[] = { root, "/" };
+	struct tks_elfdebug d = { elf, fd, f->path, roots, 2 };
+	int n;
 
 	for (size_t i = 0; i < NPROBES; i++)
 		names[i] = probes[i].function;
-	if (!tks_elfsym_readable(fd))
-		return;
-	examine_go(a, f, fd);
-	if (tks_elfsym_find(fd, names, NPROBES, on_symbol, &found) || !found.n)
-		return;
-	/* A function has two probes, and the search tells of the first. */
-	for (size_t i = 1; i < NPROBES; i++) {
-		if (!strcmp(names[i], names[i - 1]))
-			found.offset[i] = found.offset[i - 1];
+	n = tks_elfsym_find(elf, elf, names, NPROBES, found->at, PLACES_MAX);
+	if (n)
+		return n;
+	snprintf(root, sizeof(root), "/proc/%d/root", f->pid);
+	return tks_elfdebug_find(&d, names, NPROBES, found->at, PLACES_MAX);
+}
+
+static const char *why_not_found(int err)
+{
+	switch (err) {
+	case -ESTALE:
+		return "it is stripped, and its debug information is of another build";
+	case -E2BIG:
+		return "it has more functions of TLS libraries' names than are probed";
+	case -EFBIG:
+		return "it is stripped, and its debug information is too big";
+	case -EINVAL:
+		return "it is stripped, and its debug information is broken";
+	default:
+		return strerror(-err);
 	}
-	for (size_t i = 0; i < NPROBES; i++)
-		f->libs |= found.offset[i] ? probes[i].lib : 0;
+}
+
+static void examine_c(struct tks_tls_attach *a, struct file *f, Elf *elf, int fd)
+{
+	struct found found;
+	int n = find_functions(f, elf, fd, &found);
+
+	if (n < 0) {
+		f->err = n;
+		f->reason = why_not_found(n);
+		return;
+	}
+	if (!n)
+		return;
+	found.n = (size_t)n;
+	for (size_t i = 0; i < found.n; i++) {
+		f->libs |= probes[found.at[i].name].lib;
+		if (found.at[i].indirect)
+			f->err = -EOPNOTSUPP;
+	}
+	if (f->err == -EOPNOTSUPP) {
+		f->reason = "which of several functions it uses is chosen when it starts (ifunc)";
+		return;
+	}
 	if (!make_room(a, f))
 		return;
 	a->skel->bss->tls_on = 1;
 	settle(a, f, attach_found(a, f, fd, &found));
+}
+
+static void examine(struct tks_tls_attach *a, struct file *f, int fd)
+{
+	Elf *elf = tks_elfsym_open(fd);
+
+	if (!elf)
+		return;
+	examine_go(a, f, elf, fd);
+	examine_c(a, f, elf, fd);
+	elf_end(elf);
 }
 
 static struct file *file_of(const struct tks_tls_attach *a, dev_t dev, ino_t ino)
@@ -341,8 +390,7 @@ static struct file *file_of(const struct tks_tls_attach *a, dev_t dev, ino_t ino
 	return NULL;
 }
 
-static struct file *file_add(struct tks_tls_attach *a, const struct stat *st, const char *path,
-			     pid_t pid)
+static struct file *file_add(struct tks_tls_attach *a, const struct tks_mapping *m, pid_t pid)
 {
 	struct file *f = a->files;
 
@@ -356,8 +404,10 @@ static struct file *file_add(struct tks_tls_attach *a, const struct stat *st, co
 		a->cap_files = cap;
 	}
 	f = &a->files[a->nfiles];
+	/* On an overlay a map's numbers are not those of the file that is open: it is known by the
+	 * map's. */
 	*f = (struct file){
-		.dev = st->st_dev, .ino = st->st_ino, .pid = pid, .path = strdup(path), .reason = ""
+		.dev = m->dev, .ino = m->ino, .pid = pid, .path = strdup(m->path), .reason = ""
 	};
 	if (!f->path)
 		return NULL;
@@ -386,18 +436,14 @@ static void look_at(struct tks_tls_attach *a, pid_t pid, const struct tks_mappin
 	fd = tks_maps_open(pid, m);
 	if (fd < 0)
 		return;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+	if (fstat(fd, &st))
 		goto close_fd;
-	/* On an overlay a map's numbers are not those of the file that is open: it is known by the
-	 * map's. */
-	st.st_dev = m->dev;
-	st.st_ino = m->ino;
-	f = file_add(a, &st, m->path, pid);
+	f = file_add(a, m, pid);
 	if (!f)
 		goto close_fd;
+	f->st = st;
 	f->seen = a->scan;
 	f->overlaid = !fstatfs(fd, &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
-	fstat(fd, &f->st);
 	check_returns(a, f, pid);
 	twin = twin_of(a, f, true);
 	if (twin) {
@@ -445,7 +491,6 @@ static void hand_over_links(struct file *from, struct file *to)
 {
 	to->links = from->links;
 	to->nlinks = from->nlinks;
-	to->at_returns = from->at_returns;
 	to->libs = from->libs;
 	to->watch = from->watch;
 	from->watch = 0;
@@ -577,7 +622,7 @@ static void on_blind_mapping(void *ctx, const struct tks_mapping *m)
 	struct why *w = ctx;
 	const struct file *f = file_of(w->a, m->dev, m->ino);
 
-	if (f && f->libs && (!w->found || f->err))
+	if (f && (f->libs || f->err) && (!w->found || f->err))
 		w->found = f;
 }
 

@@ -174,17 +174,21 @@ def go(http, stripped=False, sid=False):
     return lambda folder, secure: Server(folder, secure, command)
 
 
+ANDROID = "/usr/lib/x86_64-linux-gnu/android"  # Debian's BoringSSL
 LIBRARIES = {"gnutls": ["-lgnutls"], "openssl": ["-lssl", "-lcrypto"], "storm": ["-lssl", "-lcrypto"],
-             "nss": ["-isystem", "/usr/include/nss", "-isystem", "/usr/include/nspr", "-lssl3", "-lnss3", "-lnspr4"]}
+             "nss": ["-isystem", "/usr/include/nss", "-isystem", "/usr/include/nspr", "-lssl3", "-lnss3", "-lnspr4"],
+             "boringssl": ["-isystem", "/usr/include/android", f"-L{ANDROID}", f"-Wl,-rpath,{ANDROID}", "-lssl",
+                           "-lcrypto"]}
+SOURCES = {"boringssl": "openssl"}  # of the same interface
 
 
 def c_program(library):
-    """servers/tls/LIBRARY_server.c (or storm.c), built."""
-    name = library if library == "storm" else f"{library}_server"
-    path = os.path.join(scratch(), name)
+    """servers/tls/LIBRARY_server.c (or storm.c), built with the library."""
+    path = os.path.join(scratch(), f"{library}_server")
+    source = library if library == "storm" else f"{SOURCES.get(library, library)}_server"
     if not os.path.exists(path):
         subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
-                        os.path.join(SERVERS, f"{name}.c"), *LIBRARIES[library], "-lpthread"], check=True)
+                        os.path.join(SERVERS, f"{source}.c"), *LIBRARIES[library], "-lpthread"], check=True)
     return path
 
 
@@ -201,6 +205,35 @@ class Elsewhere(Server):
         self.host = f"[{host}]" if ":" in host else host
         self.to = ["--host", host]
         super().__init__(folder, secure, lambda s: [c_program("openssl"), f"[{bound}]:{s.port}", s.log, s.pem, "blocking"])
+
+
+def static_program(symbols=None):
+    """openssl_server with the library within it and without symbols: nothing shows where its functions are, unless these
+    are put aside: "link": in a file that its .gnu_debuglink names; "data": in its .gnu_debugdata."""
+    path = os.path.join(scratch(), f"static_server.{symbols}")
+    if os.path.exists(path):
+        return path
+    full, packed = f"{path}.full", f"{path}.packed"
+    subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-static", "-o", full,
+                    os.path.join(SERVERS, "openssl_server.c"), "-lssl", "-lcrypto", "-lpthread", "-ldl"],
+                   check=True, stderr=subprocess.DEVNULL)
+    add = []
+    if symbols == "link":
+        subprocess.run(["objcopy", "--only-keep-debug", full, packed], check=True)
+        add = [f"--add-gnu-debuglink={packed}"]
+    elif symbols == "data":
+        subprocess.run(["objcopy", "-S", "--wildcard", "--keep-symbol=SSL_*", "--keep-symbol=BIO_*", full, packed],
+                       check=True)
+        subprocess.run(["xz", packed], check=True)
+        add = [f"--add-section=.gnu_debugdata={packed}.xz"]
+    subprocess.run(["objcopy", "--strip-all", *add, full, path], check=True)
+    return path
+
+
+def static(symbols):
+    def command(s):
+        return [static_program(symbols), str(s.port), s.log, s.pem, "blocking"]
+    return lambda folder, secure: Server(folder, secure, command)
 
 
 def nss_database():
@@ -496,6 +529,11 @@ case("openssl_uring", c_server("openssl", "uring"))
 case("openssl_zerocopy", c_server("openssl", "zerocopy"))
 case("openssl_ipv6", lambda folder, secure: Elsewhere(folder, secure, "::1", "::1"))
 case("openssl_v4mapped", lambda folder, secure: Elsewhere(folder, secure, "::", "127.0.0.1"))
+case("openssl_debuglink", static("link"))
+case("openssl_debugdata", static("data"))
+case("boringssl", c_server("boringssl", "blocking"))
+case("boringssl_retry", c_server("boringssl", "retry"))
+case("boringssl_bio", c_server("boringssl", "bio", "1"))
 case("nss", nss)
 case("go_sid", go("1.1", sid=True))
 case("go_sid_h2", go("2", sid=True), "2", "1.1", wide=True)
@@ -722,16 +760,6 @@ test("tls.replaced.during", False)(replaced)
 
 
 # --- blind ---------------------------------------------------------------------------------------------
-
-
-def static_program():
-    """openssl_server with the library within it and without symbols: nothing shows where its functions are."""
-    path = os.path.join(scratch(), "static_server")
-    if not os.path.exists(path):
-        subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-static", "-s", "-o", path,
-                        os.path.join(SERVERS, "openssl_server.c"), "-lssl", "-lcrypto", "-lpthread", "-ldl"],
-                       check=True, stderr=subprocess.DEVNULL)
-    return path
 
 
 def check_blind(r, w):

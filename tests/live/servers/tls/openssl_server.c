@@ -4,13 +4,15 @@
  *
  * usage: openssl_server [ADDRESS]:PORT|PORT WITNESS-LOG PEM MODE [THREADS]      PEM "-": no TLS
  *
- * blocking: a thread a connection, SSL_write on a blocking socket. retry: the same on a socket that doesn't block and
- * has a small buffer: SSL_write is called again when there is room. bio: THREADS event loops (1); SSL writes to memory,
- * and what it wrote is sent later, when every connection whose time has come has written. ktls: as blocking, and the
- * kernel makes the records. ktls-send: it does, and answers go to the socket past OpenSSL, by send. uring, zerocopy: as bio,
- * but what is sent goes by io_uring's IORING_OP_SEND, or by send with MSG_ZEROCOPY.
+ * blocking: a thread a connection, SSL_write on a blocking socket. retry: the same on a socket that
+ * doesn't block and has a small buffer: SSL_write is called again when there is room. bio: THREADS
+ * event loops (1); SSL writes to memory, and what it wrote is sent later, when every connection
+ * whose time has come has written. ktls: as blocking, and the kernel makes the records. ktls-send:
+ * it does, and answers go to the socket past OpenSSL, by send. uring, zerocopy: as bio, but what is
+ * sent goes by io_uring's IORING_OP_SEND, or by send with MSG_ZEROCOPY.
  *
- * Besides OpenAI's own fields a request may have gap_ms, prefill_ms, and pad: bytes that each token's text ends with.
+ * Besides OpenAI's own fields a request may have gap_ms, prefill_ms, and pad: bytes that each
+ * token's text ends with.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +23,11 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+
+#ifdef OPENSSL_IS_BORINGSSL /* has no kernel TLS */
+#define SSL_OP_ENABLE_KTLS 0
+#define BIO_get_ktls_send(bio) ((void)(bio), 0)
+#endif
 
 #include "chat.h"
 
@@ -46,7 +53,8 @@ static void no_blocking(int fd)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/* --- a thread a connection ------------------------------------------------------------------------- */
+/* --- a thread a connection
+ * ------------------------------------------------------------------------- */
 
 static ssize_t plain_read(void *io, void *data, size_t n)
 {
@@ -110,7 +118,8 @@ static int tls_write(void *io, const char *data, size_t n)
 
 static void *serve(void *arg)
 {
-	static const struct chat_io tls = { tls_read, tls_write }, plain = { plain_read, plain_write },
+	static const struct chat_io tls = { tls_read, tls_write },
+				    plain = { plain_read, plain_write },
 				    mixed = { tls_read, plain_write };
 	struct connection *c = arg;
 	int status = 1;
@@ -131,7 +140,8 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* --- ways out of an event loop ---------------------------------------------------------------------- */
+/* --- ways out of an event loop
+ * ---------------------------------------------------------------------- */
 
 typedef ssize_t send_fn(int fd, const void *data, size_t n);
 
@@ -174,7 +184,8 @@ static void ring_open(struct ring *r)
 	if (r->fd < 0)
 		err(1, "io_uring_setup");
 	r->sq = ring_map(r->fd, r->p.sq_off.array + 4 * r->p.sq_entries, IORING_OFF_SQ_RING);
-	r->cq = ring_map(r->fd, r->p.cq_off.cqes + sizeof(struct io_uring_cqe) * r->p.cq_entries, IORING_OFF_CQ_RING);
+	r->cq = ring_map(r->fd, r->p.cq_off.cqes + sizeof(struct io_uring_cqe) * r->p.cq_entries,
+			 IORING_OFF_CQ_RING);
 	r->sqe = ring_map(r->fd, sizeof(*r->sqe), IORING_OFF_SQES);
 }
 
@@ -186,12 +197,16 @@ static ssize_t by_uring(int fd, const void *data, size_t n)
 
 	if (r.fd < 0)
 		ring_open(&r);
-	*r.sqe = (struct io_uring_sqe){ .opcode = IORING_OP_SEND, .fd = fd, .addr = (uintptr_t)data, .len = (uint32_t)n,
+	*r.sqe = (struct io_uring_sqe){ .opcode = IORING_OP_SEND,
+					.fd = fd,
+					.addr = (uintptr_t)data,
+					.len = (uint32_t)n,
 					.msg_flags = MSG_NOSIGNAL };
 	__atomic_store_n((uint32_t *)(r.sq + r.p.sq_off.tail), nr + 1, __ATOMIC_RELEASE);
 	if (syscall(SYS_io_uring_enter, r.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
 		err(1, "io_uring_enter");
-	struct io_uring_cqe *done = (struct io_uring_cqe *)(r.cq + r.p.cq_off.cqes) + (nr & (r.p.cq_entries - 1));
+	struct io_uring_cqe *done =
+		(struct io_uring_cqe *)(r.cq + r.p.cq_off.cqes) + (nr & (r.p.cq_entries - 1));
 	int sent = done->res;
 
 	__atomic_store_n((uint32_t *)(r.cq + r.p.cq_off.head), ++nr, __ATOMIC_RELEASE);
@@ -203,7 +218,8 @@ static ssize_t by_uring(int fd, const void *data, size_t n)
 
 static send_fn *send_some; /* NULL: no event loops */
 
-/* --- event loops, and OpenSSL in memory -------------------------------------------------------------- */
+/* --- event loops, and OpenSSL in memory
+ * -------------------------------------------------------------- */
 
 struct loop {
 	int epoll;
@@ -335,7 +351,9 @@ static void *turn(void *arg)
 				readable(events[i].data.ptr);
 			for (int i = 0; i < n; i++)
 				if (((struct connection *)events[i].data.ptr)->over)
-					epoll_ctl(l->epoll, EPOLL_CTL_DEL, ((struct connection *)events[i].data.ptr)->fd, NULL);
+					epoll_ctl(l->epoll, EPOLL_CTL_DEL,
+						  ((struct connection *)events[i].data.ptr)->fd,
+						  NULL);
 		}
 		pthread_mutex_lock(&l->lock);
 		struct connection *first = l->first;
@@ -378,7 +396,8 @@ static void give(struct loop *l, struct connection *c)
 	epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &e);
 }
 
-/* --- both ------------------------------------------------------------------------------------------ */
+/* --- both
+ * ------------------------------------------------------------------------------------------ */
 
 static void start(void *(*function)(void *), void *arg)
 {
@@ -407,8 +426,9 @@ static const struct {
 	const char *mode;
 	send_fn *send;
 } modes[] = {
-	{ "blocking", NULL }, { "retry", NULL }, { "ktls", NULL }, { "ktls-send", NULL },
-	{ "bio", by_send }, { "uring", by_uring }, { "zerocopy", by_zerocopy },
+	{ "blocking", NULL },	     { "retry", NULL },	 { "ktls", NULL },
+	{ "ktls-send", NULL },	     { "bio", by_send }, { "uring", by_uring },
+	{ "zerocopy", by_zerocopy },
 };
 
 static void choose(const char *mode)
