@@ -3,6 +3,7 @@
 # make            build/tokensnoop
 # make demo       install what it needs, trace a built-in server, print the report
 # make check      install what it needs, run every test
+# make bench      install what it needs, measure what tracing costs
 #
 # V=1 shows commands; SAN=address,undefined builds with sanitizers into build-san/.
 
@@ -118,8 +119,19 @@ $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
 
+$(B)/tests/empty_probe: tests/bench/empty_probe.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lz
+
+$(B)/tests/empty.bpf.o: tests/bench/empty.bpf.c
+	$(call say,BPF,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -O2 -g -target bpf -Wall -Werror -I$(VMLINUX_DIR) -c $< -o $@
+
 unit-bins: $(UNIT_BIN)
 test-bins: $(TEST_PROGS) $(B)/tests/zoo $(B)/tests/h2_dump
+bench-bins: $(B)/tests/empty_probe $(B)/tests/empty.bpf.o
 
 # Fuzzers: the core and the reporters once more, with clang and coverage.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
@@ -163,6 +175,13 @@ test: all unit-bins $(B)/tests/h2_dump
 	$(Q)sh tests/lib/manifest.sh >build/manifest
 	$(Q)python3 tests/lib/runner.py --kind unit --kind golden build/manifest
 
+# make bench BENCH='--json tls': what tests/bench/bench.py takes
+BENCH ?=
+bench:
+	$(Q)sh tests/lib/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all bench-bins >&2
+	$(Q)python3 tests/bench/bench.py $(BENCH)
+
 lint:
 	$(Q)python3 tests/lib/lint.py build
 
@@ -177,6 +196,6 @@ clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
 -include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
-.PHONY: all unit-bins test-bins fuzz-bins fuzz demo check test lint format install clean
+.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test lint format install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
