@@ -80,7 +80,8 @@ static const struct go_probe {
 } go_probes[] = {
 	{ "crypto/tls.(*Conn).Write", "go_write", NULL },
 	{ "crypto/tls.(*Conn).Read", "go_read", "go_read_ret" },
-	{ "crypto/tls.(*Conn).handshakeContext", "go_handshake", NULL },
+	{ "crypto/tls.(*Conn).serverHandshake", "go_handshake", NULL },
+	{ "crypto/tls.(*Conn).clientHandshake", "go_handshake", NULL },
 	{ "crypto/tls.(*Conn).Close", "go_close", NULL },
 };
 

@@ -45,8 +45,7 @@ LIBRARIES = {
     "openssl": Library(run_tls.c_server("openssl", "blocking"), ("libssl.so", "SSL_write"), ("libcrypto.so", "BIO_write")),
     "gnutls": Library(run_tls.c_server("gnutls", "send"), ("libgnutls.so", "gnutls_record_send")),
     "nss": Library(run_tls.nss, ("libnspr4.so", "PR_Write")),
-    "go": Library(run_tls.go("1.1"), ("go_server", "crypto/tls.(*Conn).Write"),
-                  ("go_server", "crypto/tls.(*Conn).handshakeContext")),
+    "go": Library(run_tls.go("1.1"), ("go_server", "crypto/tls.(*Conn).Write")),
 }
 
 
