@@ -98,8 +98,11 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
-		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
+		$(LDFLAGS) -o $@ $< $(UNIT_LIBS) $(B)/libtksreport.a $(B)/libtkscore.a \
 		-lcmocka -ljansson $(CORE_LIBS)
+$(B)/tests/test_spot: UNIT_LIBS := $(call obj,src/capture/spot.c) -lcapstone
+$(B)/tests/test_spot: CPPFLAGS += -Isrc/capture
+$(B)/tests/test_spot: $(call obj,src/capture/spot.c)
 
 TEST_PROGS := $(B)/tests/truth_server $(B)/tests/kclient
 $(B)/tests/truth_server: tests/live/truth_server.c

@@ -23,6 +23,7 @@ const volatile __u32 cfg_self; /* the tracer's own pid: never traced */
 const volatile __u64 cfg_wake_bytes; /* queued bytes at which the reader is woken early */
 const volatile bool cfg_cookie_helper; /* tracing programs may call bpf_get_socket_cookie (5.12) */
 const volatile bool cfg_task_storage; /* BPF_MAP_TYPE_TASK_STORAGE for tracing programs (5.12) */
+const volatile bool cfg_attach_cookie; /* a probe can have a number of its own (5.15) */
 const volatile bool
 	cfg_make_cookies; /* the send hook can only read cookies: make them on arrival */
 

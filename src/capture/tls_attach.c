@@ -26,50 +26,54 @@
 #include "gofunc.h"
 #include "maps.h"
 #include "priv.h"
+#include "spot.h"
 #include "tokensnoop.skel.h"
 
 enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, LIB_GO = 8 };
+
+/* CHEAPEST: near the entry, for what is called with each frame. */
+enum place { ENTRY, RETURN, CHEAPEST };
 
 /* Which program goes on which function. */
 struct probe {
 	const char *function;
 	const char *prog;
 	uint8_t lib; /* whose presence it shows */
-	bool at_return;
+	enum place place;
 	const char *unless; /* not where this one is, which it calls */
 };
 
 static const struct probe probes[] = {
-	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, true, NULL },
-	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, true, NULL },
-	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_free", "tls_free", LIB_OPENSSL, false, NULL },
-	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, false, NULL },
-	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, false, NULL },
-	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, false, "gnutls_record_send2" },
-	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, true, NULL },
-	{ "gnutls_handshake", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_record_uncork", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_bye", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, false, NULL },
-	{ "PR_Write", "tls_write_nss", LIB_NSS, false, NULL },
-	{ "PR_Send", "tls_write_nss", LIB_NSS, false, NULL },
-	{ "PR_Read", "tls_read_nss", LIB_NSS, false, NULL },
-	{ "PR_Read", "tls_read_ret", LIB_NSS, true, NULL },
-	{ "PR_Recv", "tls_read_nss", LIB_NSS, false, NULL },
-	{ "PR_Recv", "tls_read_ret", LIB_NSS, true, NULL },
-	{ "PR_Close", "tls_free", LIB_NSS, false, NULL },
+	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, RETURN, NULL },
+	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, RETURN, NULL },
+	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_free", "tls_free", LIB_OPENSSL, ENTRY, NULL },
+	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, CHEAPEST, "gnutls_record_send2" },
+	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, CHEAPEST, NULL },
+	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, RETURN, NULL },
+	{ "gnutls_handshake", "tls_other_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_record_uncork", "tls_other_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_bye", "tls_other_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, ENTRY, NULL },
+	{ "PR_Write", "tls_write_nss", LIB_NSS, CHEAPEST, NULL },
+	{ "PR_Send", "tls_write_nss", LIB_NSS, CHEAPEST, NULL },
+	{ "PR_Read", "tls_read_nss", LIB_NSS, ENTRY, NULL },
+	{ "PR_Read", "tls_read_ret", LIB_NSS, RETURN, NULL },
+	{ "PR_Recv", "tls_read_nss", LIB_NSS, ENTRY, NULL },
+	{ "PR_Recv", "tls_read_ret", LIB_NSS, RETURN, NULL },
+	{ "PR_Close", "tls_free", LIB_NSS, ENTRY, NULL },
 };
 
 enum { NPROBES = sizeof(probes) / sizeof(probes[0]) };
@@ -124,6 +128,7 @@ struct tks_tls_attach {
 	int notify; /* inotify; -1: none */
 	bool scan_failed; /* a process was not read for want of something of ours */
 	bool returns_are_syscalls;
+	bool calls_ok; /* tks_spot_calls_ok() */
 };
 
 /* --- a file --- */
@@ -145,7 +150,7 @@ static void on_symbol(void *ctx, size_t name, uint64_t offset)
 static bool same_place(const struct found *f, size_t i)
 {
 	for (size_t k = 0; k < i; k++) {
-		if (f->offset[k] == f->offset[i] && probes[k].at_return == probes[i].at_return &&
+		if (f->offset[k] == f->offset[i] && probes[k].place == probes[i].place &&
 		    !strcmp(probes[k].prog, probes[i].prog))
 			return true;
 	}
@@ -162,15 +167,15 @@ static bool superseded(const struct found *f, size_t i)
 }
 
 static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const char *name,
-		      bool at_return, uint64_t offset)
+		      bool at_return, struct tks_spot spot)
 {
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return, .bpf_cookie = spot.below);
 	struct bpf_program *prog = bpf_object__find_program_by_name(a->skel->obj, name);
 	char path[32];
 	struct bpf_link *link;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, offset, &opts) : NULL;
+	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, spot.offset, &opts) : NULL;
 	if (!link)
 		return prog ? -errno : -ENOENT;
 	if (at_return)
@@ -215,10 +220,15 @@ static int attach_found(struct tks_tls_attach *a, struct file *f, int fd, const 
 	int err = 0;
 
 	for (size_t i = 0; i < NPROBES && !err; i++) {
-		if (found->offset[i] && !same_place(found, i) && !superseded(found, i) &&
-		    !(probes[i].at_return && f->no_returns))
-			err = attach_one(a, f, fd, probes[i].prog, probes[i].at_return,
-					 found->offset[i]);
+		struct tks_spot spot = { .offset = found->offset[i] };
+		bool at_return = probes[i].place == RETURN;
+
+		if (!spot.offset || same_place(found, i) || superseded(found, i) ||
+		    (at_return && f->no_returns))
+			continue;
+		if (probes[i].place == CHEAPEST && a->skel->rodata->cfg_attach_cookie)
+			spot = tks_spot_find(fd, spot.offset, a->calls_ok);
+		err = attach_one(a, f, fd, probes[i].prog, at_return, spot);
 	}
 	return err;
 }
@@ -230,10 +240,11 @@ static int attach_go(struct tks_tls_attach *a, struct file *f, int fd, const str
 	for (size_t i = 0; i < NGO && !err; i++) {
 		if (!go[i].entry)
 			continue;
-		err = attach_one(a, f, fd, go_probes[i].prog, false, go[i].entry);
+		err = attach_one(a, f, fd, go_probes[i].prog, false,
+				 (struct tks_spot){ .offset = go[i].entry });
 		for (size_t k = 0; go_probes[i].at_returns && k < go[i].nreturns && !err; k++)
 			err = attach_one(a, f, fd, go_probes[i].at_returns, false,
-					 go[i].returns[k]);
+					 (struct tks_spot){ .offset = go[i].returns[k] });
 	}
 	return err;
 }
@@ -547,6 +558,7 @@ struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
 		return NULL;
 	a->skel = skel;
 	a->returns_are_syscalls = tks_uretprobe_is_syscall();
+	a->calls_ok = tks_spot_calls_ok();
 	a->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	return a;
 }
