@@ -3,6 +3,7 @@
 # make            build/tokensnoop
 # make demo       install what it needs, trace a built-in server, print the report
 # make check      install what it needs, run every test
+# make bench      install what it needs, measure what tracing costs
 #
 # V=1 shows commands; SAN=address,undefined builds with sanitizers into build-san/.
 
@@ -98,8 +99,11 @@ $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit -Isrc/cmd $(CFLAGS) -Wno-missing-prototypes -MMD -MP \
-		$(LDFLAGS) -o $@ $< $(B)/libtksreport.a $(B)/libtkscore.a \
+		$(LDFLAGS) -o $@ $< $(UNIT_LIBS) $(B)/libtksreport.a $(B)/libtkscore.a \
 		-lcmocka -ljansson $(CORE_LIBS)
+$(B)/tests/test_spot: UNIT_LIBS := $(call obj,src/capture/spot.c) -lcapstone
+$(B)/tests/test_spot: CPPFLAGS += -Isrc/capture
+$(B)/tests/test_spot: $(call obj,src/capture/spot.c)
 
 # That of the capture's reading of files has the capture too.
 $(B)/tests/test_elfsym: tests/unit/test_elfsym.c $(B)/libtkscapture.a
@@ -127,8 +131,19 @@ $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
 
+$(B)/tests/empty_probe: tests/bench/empty_probe.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lbpf -lelf -lz
+
+$(B)/tests/empty.bpf.o: tests/bench/empty.bpf.c
+	$(call say,BPF,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -O2 -g -target bpf -Wall -Werror -I$(VMLINUX_DIR) -c $< -o $@
+
 unit-bins: $(UNIT_BIN)
 test-bins: $(TEST_PROGS) $(B)/tests/zoo $(B)/tests/h2_dump
+bench-bins: $(B)/tests/empty_probe $(B)/tests/empty.bpf.o
 
 # Fuzzers: the core and the reporters once more, with clang and coverage.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
@@ -178,6 +193,13 @@ test: all unit-bins $(B)/tests/h2_dump
 	$(Q)sh tests/lib/manifest.sh >build/manifest
 	$(Q)python3 tests/lib/runner.py --kind unit --kind golden build/manifest
 
+# make bench BENCH='--json tls': what tests/bench/bench.py takes
+BENCH ?=
+bench:
+	$(Q)sh tests/lib/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all bench-bins >&2
+	$(Q)python3 tests/bench/bench.py $(BENCH)
+
 lint:
 	$(Q)python3 tests/lib/lint.py build
 
@@ -192,6 +214,6 @@ clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
 -include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
-.PHONY: all unit-bins test-bins fuzz-bins fuzz demo check test lint format install clean
+.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test lint format install clean
 .DELETE_ON_ERROR:
 .SECONDARY:

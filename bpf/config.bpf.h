@@ -23,6 +23,7 @@ const volatile __u32 cfg_self; /* the tracer's own pid: never traced */
 const volatile __u64 cfg_wake_bytes; /* queued bytes at which the reader is woken early */
 const volatile bool cfg_cookie_helper; /* tracing programs may call bpf_get_socket_cookie (5.12) */
 const volatile bool cfg_task_storage; /* BPF_MAP_TYPE_TASK_STORAGE for tracing programs (5.12) */
+const volatile bool cfg_attach_cookie; /* a probe can have a number of its own (5.15) */
 const volatile bool cfg_preempt_off; /* programs may switch preemption off */
 /* Addresses of two variables of the kernel on x86-64, as KASLR moves what they say; 0: absent, and
  * pages are not readable. Not as __ksym: libbpf would read all symbols again for each object. */

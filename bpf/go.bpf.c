@@ -29,8 +29,8 @@ int go_write(struct pt_regs *ctx)
 	return 0;
 }
 
-/* (*Conn).handshakeContext: what is sent in it is the object's, but nobody's plaintext. Each read
- * and write calls it too, in case. */
+/* (*Conn).serverHandshake, clientHandshake: what is sent in them is the object's, but nobody's
+ * plaintext. Not what calls them: each read and write asks it whether there was a handshake. */
 SEC("?uprobe")
 int go_handshake(struct pt_regs *ctx)
 {

@@ -140,6 +140,12 @@ static __always_inline void tls_was_read(struct tls_call *c, struct tls_obj *o, 
 
 /* --- writes --- */
 
+/* The stack pointer at the function's entry, behind which the probe may sit. */
+static __always_inline __u64 entry_sp(struct pt_regs *ctx)
+{
+	return PT_REGS_SP(ctx) + (cfg_attach_cookie ? bpf_get_attach_cookie(ctx) : 0);
+}
+
 static __always_inline void tls_enter(struct tls_call *c, struct pt_regs *ctx, __u64 obj,
 				      __u32 call, __u32 lib)
 {
@@ -148,7 +154,7 @@ static __always_inline void tls_enter(struct tls_call *c, struct pt_regs *ctx, _
 	c->obj = obj;
 	c->call = call;
 	c->lib = lib;
-	c->sp = PT_REGS_SP(ctx);
+	c->sp = entry_sp(ctx);
 	bpf_probe_read_user(&ret, sizeof(ret), (void *)c->sp);
 	c->ret = ret;
 }
@@ -165,7 +171,7 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 	if (!obj || !buf || !len || len > 0x7fffffff)
 		return 0;
 	/* gnutls_record_uncork writes what it was given before. */
-	c = tls_nested_at(PT_REGS_SP(ctx));
+	c = tls_nested_at(entry_sp(ctx));
 	if (c && c->obj == obj)
 		return 0;
 	o = tls_obj_get(obj);
@@ -222,7 +228,7 @@ int BPF_KPROBE(tls_write_nss, __u64 fd, __u64 buf, __u64 num)
 /* Calls in which a library may send without being written to. */
 static __always_inline int tls_other(struct pt_regs *ctx, __u64 obj, __u32 lib)
 {
-	struct tls_call *c = tls_nested_at(PT_REGS_SP(ctx));
+	struct tls_call *c = tls_nested_at(entry_sp(ctx));
 
 	/* Within a write (SSL_write_early_data connects first) it is the write's. */
 	if (c && c->obj == obj && c->call)
@@ -279,7 +285,7 @@ int BPF_KPROBE(tls_out_openssl, __u64 bio, __u64 buf, __u64 num)
 {
 	struct tls_piece p = { .addr = buf, .kind = TKS_REC_TLS_OUT, .lib = TKS_TLS_OPENSSL };
 	/* Not what an application puts into a BIO by itself: what has arrived, in memory BIOs. */
-	struct tls_call *c = tls_nested_at(PT_REGS_SP(ctx));
+	struct tls_call *c = tls_nested_at(entry_sp(ctx));
 	__u8 type = 0;
 
 	if (!c || !c->obj || c->lib != TKS_TLS_OPENSSL || (__s32)num <= 0 || !tls_obj_get(c->obj))

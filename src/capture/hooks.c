@@ -210,6 +210,9 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	skel->rodata->cfg_cookie_helper = !spec->compat;
 	skel->rodata->cfg_task_storage = !spec->compat;
 	skel->rodata->cfg_make_cookies = spec->compat || (send && !send->sees_cookies);
+	skel->rodata->cfg_attach_cookie =
+		libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_get_attach_cookie, NULL) ==
+		1;
 	skel->rodata->cfg_wake_bytes = spec->ring_bytes / 8;
 	skel->rodata->cfg_self = getpid();
 	skel->rodata->cfg_preempt_off = (functions_here() & PREEMPT_OFF) == PREEMPT_OFF;

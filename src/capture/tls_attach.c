@@ -27,50 +27,54 @@
 #include "gofunc.h"
 #include "maps.h"
 #include "priv.h"
+#include "spot.h"
 #include "tokensnoop.skel.h"
 
 enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, LIB_GO = 8 };
+
+/* CHEAPEST: near the entry, for what is called with each frame. */
+enum place { ENTRY, RETURN, CHEAPEST };
 
 /* Which program goes on which function. */
 struct probe {
 	const char *function;
 	const char *prog;
 	uint8_t lib; /* whose presence it shows */
-	bool at_return;
+	enum place place;
 	const char *unless; /* not where this one is, which it calls */
 };
 
 static const struct probe probes[] = {
-	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, true, NULL },
-	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, true, NULL },
-	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, false, NULL },
-	{ "SSL_free", "tls_free", LIB_OPENSSL, false, NULL },
-	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, false, NULL },
-	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, false, NULL },
-	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, false, "gnutls_record_send2" },
-	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, true, NULL },
-	{ "gnutls_handshake", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_record_uncork", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_bye", "tls_other_gnutls", LIB_GNUTLS, false, NULL },
-	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, false, NULL },
-	{ "PR_Write", "tls_write_nss", LIB_NSS, false, NULL },
-	{ "PR_Send", "tls_write_nss", LIB_NSS, false, NULL },
-	{ "PR_Read", "tls_read_nss", LIB_NSS, false, NULL },
-	{ "PR_Read", "tls_read_ret", LIB_NSS, true, NULL },
-	{ "PR_Recv", "tls_read_nss", LIB_NSS, false, NULL },
-	{ "PR_Recv", "tls_read_ret", LIB_NSS, true, NULL },
-	{ "PR_Close", "tls_free", LIB_NSS, false, NULL },
+	{ "SSL_write", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_write_ex", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_write_ex2", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_write_early_data", "tls_write_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "SSL_read", "tls_read_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_read", "tls_read_ret", LIB_OPENSSL, RETURN, NULL },
+	{ "SSL_read_ex", "tls_read_ex_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_read_ex", "tls_read_ret", LIB_OPENSSL, RETURN, NULL },
+	{ "SSL_do_handshake", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_accept", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_connect", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_shutdown", "tls_other_openssl", LIB_OPENSSL, ENTRY, NULL },
+	{ "SSL_free", "tls_free", LIB_OPENSSL, ENTRY, NULL },
+	{ "BIO_write", "tls_out_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "BIO_write_ex", "tls_out_openssl", LIB_OPENSSL, CHEAPEST, NULL },
+	{ "gnutls_record_send", "tls_write_gnutls", LIB_GNUTLS, CHEAPEST, "gnutls_record_send2" },
+	{ "gnutls_record_send2", "tls_write_gnutls", LIB_GNUTLS, CHEAPEST, NULL },
+	{ "gnutls_record_recv", "tls_read_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_record_recv", "tls_read_ret", LIB_GNUTLS, RETURN, NULL },
+	{ "gnutls_handshake", "tls_other_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_record_uncork", "tls_other_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_bye", "tls_other_gnutls", LIB_GNUTLS, ENTRY, NULL },
+	{ "gnutls_deinit", "tls_free", LIB_GNUTLS, ENTRY, NULL },
+	{ "PR_Write", "tls_write_nss", LIB_NSS, CHEAPEST, NULL },
+	{ "PR_Send", "tls_write_nss", LIB_NSS, CHEAPEST, NULL },
+	{ "PR_Read", "tls_read_nss", LIB_NSS, ENTRY, NULL },
+	{ "PR_Read", "tls_read_ret", LIB_NSS, RETURN, NULL },
+	{ "PR_Recv", "tls_read_nss", LIB_NSS, ENTRY, NULL },
+	{ "PR_Recv", "tls_read_ret", LIB_NSS, RETURN, NULL },
+	{ "PR_Close", "tls_free", LIB_NSS, ENTRY, NULL },
 };
 
 enum { NPROBES = sizeof(probes) / sizeof(probes[0]) };
@@ -81,7 +85,8 @@ static const struct go_probe {
 } go_probes[] = {
 	{ "crypto/tls.(*Conn).Write", "go_write", NULL },
 	{ "crypto/tls.(*Conn).Read", "go_read", "go_read_ret" },
-	{ "crypto/tls.(*Conn).handshakeContext", "go_handshake", NULL },
+	{ "crypto/tls.(*Conn).serverHandshake", "go_handshake", NULL },
+	{ "crypto/tls.(*Conn).clientHandshake", "go_handshake", NULL },
 	{ "crypto/tls.(*Conn).Close", "go_close", NULL },
 };
 
@@ -128,6 +133,7 @@ struct tks_tls_attach {
 	int notify; /* inotify; -1: none */
 	bool scan_failed; /* a process was not read for want of something of ours */
 	bool returns_are_syscalls;
+	bool calls_ok; /* tks_spot_calls_ok() */
 };
 
 /* --- a file --- */
@@ -146,7 +152,7 @@ static bool same_place(const struct found *f, size_t i)
 	for (size_t k = 0; k < i; k++) {
 		const struct probe *q = &probes[f->at[k].name];
 
-		if (f->at[k].offset == f->at[i].offset && p->at_return == q->at_return &&
+		if (f->at[k].offset == f->at[i].offset && p->place == q->place &&
 		    !strcmp(p->prog, q->prog))
 			return true;
 	}
@@ -165,15 +171,15 @@ static bool superseded(const struct found *f, size_t i)
 }
 
 static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const char *name,
-		      bool at_return, uint64_t offset)
+		      bool at_return, struct tks_spot spot)
 {
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return, .bpf_cookie = spot.below);
 	struct bpf_program *prog = bpf_object__find_program_by_name(a->skel->obj, name);
 	char path[32];
 	struct bpf_link *link;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, offset, &opts) : NULL;
+	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, spot.offset, &opts) : NULL;
 	if (!link)
 		return prog ? -errno : -ENOENT;
 	f->links[f->nlinks++] = (struct link){ link, at_return };
@@ -215,10 +221,14 @@ static int attach_found(struct tks_tls_attach *a, struct file *f, int fd, const 
 
 	for (size_t i = 0; i < found->n && !err; i++) {
 		const struct probe *p = &probes[found->at[i].name];
+		struct tks_spot spot = { .offset = found->at[i].offset };
+		bool at_return = p->place == RETURN;
 
-		if (!same_place(found, i) && !superseded(found, i) &&
-		    !(p->at_return && f->no_returns))
-			err = attach_one(a, f, fd, p->prog, p->at_return, found->at[i].offset);
+		if (same_place(found, i) || superseded(found, i) || (at_return && f->no_returns))
+			continue;
+		if (p->place == CHEAPEST && a->skel->rodata->cfg_attach_cookie)
+			spot = tks_spot_find(fd, spot.offset, a->calls_ok);
+		err = attach_one(a, f, fd, p->prog, at_return, spot);
 	}
 	return err;
 }
@@ -230,10 +240,11 @@ static int attach_go(struct tks_tls_attach *a, struct file *f, int fd, const str
 	for (size_t i = 0; i < NGO && !err; i++) {
 		if (!go[i].entry)
 			continue;
-		err = attach_one(a, f, fd, go_probes[i].prog, false, go[i].entry);
+		err = attach_one(a, f, fd, go_probes[i].prog, false,
+				 (struct tks_spot){ .offset = go[i].entry });
 		for (size_t k = 0; go_probes[i].at_returns && k < go[i].nreturns && !err; k++)
 			err = attach_one(a, f, fd, go_probes[i].at_returns, false,
-					 go[i].returns[k]);
+					 (struct tks_spot){ .offset = go[i].returns[k] });
 	}
 	return err;
 }
@@ -591,6 +602,7 @@ struct tks_tls_attach *tks_tls_attach_new(struct tokensnoop_bpf *skel)
 		return NULL;
 	a->skel = skel;
 	a->returns_are_syscalls = tks_uretprobe_is_syscall();
+	a->calls_ok = tks_spot_calls_ok();
 	a->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	return a;
 }

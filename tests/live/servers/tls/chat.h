@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 enum { CHAT_REQUEST_MAX = 8192, CHAT_PAD_MAX = 8192, CHAT_PIECE_MAX = CHAT_PAD_MAX + 1024, CHAT_TOKENS_MAX = 4096 };
+enum { CHAT_FRAME_MIN = 64, CHAT_FRAME_MAX = 16384 };
 
 /* A piece of the answer, as a chunk of HTTP. */
 struct chat_piece {
@@ -240,6 +241,47 @@ struct chat_io {
 	int (*write)(void *io, const char *data, size_t n);
 };
 
+/* The CPU time of this thread. */
+static inline int64_t chat_cpu(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
+}
+
+/*
+ * Benchmarks: `burst` token frames of `frame` bytes, each in one write, as fast as they go; the log tells what they took.
+ * The answer ends with the connection.
+ */
+static inline void chat_burst(const struct chat_io *ops, void *io, const char *request)
+{
+	static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
+			  before[] = "data: {\"choices\":[{\"delta\":{\"content\":\"", after[] = "\"}}]}\n\n",
+			  done[] = "data: [DONE]\n\n";
+	int count = (int)chat_number(request, "\"burst\": ", 0), n = (int)chat_number(request, "\"frame\": ", 0);
+	char frame[CHAT_FRAME_MAX];
+
+	if (n < CHAT_FRAME_MIN || n > CHAT_FRAME_MAX)
+		errx(1, "frames of %d bytes asked for", n);
+	memset(frame, 'x', (size_t)n);
+	memcpy(frame, before, sizeof(before) - 1);
+	memcpy(frame + n - (sizeof(after) - 1), after, sizeof(after) - 1);
+	if (!ops->write(io, head, sizeof(head) - 1))
+		errx(1, "the client has gone");
+	int64_t wall = chat_now(), cpu = chat_cpu();
+
+	for (int i = 0; i < count; i++)
+		if (!ops->write(io, frame, (size_t)n))
+			errx(1, "the client has gone");
+	cpu = chat_cpu() - cpu;
+	wall = chat_now() - wall;
+	ops->write(io, done, sizeof(done) - 1);
+	fprintf(chat_log, "{\"kind\":\"burst\",\"frames\":%d,\"wall_ns\":%lld,\"cpu_ns\":%lld}\n", count, (long long)wall,
+		(long long)cpu);
+	fflush(chat_log);
+}
+
 static inline void chat_serve(const struct chat_io *ops, void *io, int peer)
 {
 	char data[CHAT_REQUEST_MAX + 1], piece[CHAT_PIECE_MAX + 256];
@@ -255,6 +297,10 @@ static inline void chat_serve(const struct chat_io *ops, void *io, int peer)
 			if (n <= 0)
 				goto out;
 			have += (size_t)n;
+		}
+		if (strstr(data, "\"burst\": ")) {
+			chat_burst(ops, io, data);
+			break;
 		}
 		chat_begin(c, data, peer);
 		memmove(data, data + whole, have -= whole);

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ type order struct {
 	MaxTokens int     `json:"max_tokens"`
 	Gap       float64 `json:"gap_ms"`
 	Prefill   float64 `json:"prefill_ms"`
+	Burst     int     `json:"burst"`
+	Frame     int     `json:"frame"`
 	Options   struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
@@ -42,10 +45,19 @@ var (
 	witness *bufio.Writer
 )
 
-func monotonic() int64 {
+const (
+	clockMonotonic = 1
+	clockThread    = 3
+)
+
+func clock(id uintptr) int64 {
 	var ts syscall.Timespec
-	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)
 	return ts.Nano()
+}
+
+func monotonic() int64 {
+	return clock(clockMonotonic)
 }
 
 type answer struct {
@@ -106,10 +118,44 @@ func (a *answer) stream() {
 	a.frame("done", []byte("[DONE]"), 0)
 }
 
+// As chat.h's chat_burst.
+func (o *order) burst(w http.ResponseWriter) {
+	const before, after = `data: {"choices":[{"delta":{"content":"`, "\"}}]}\n\n"
+	frame := []byte(before + strings.Repeat("x", o.Frame-len(before)-len(after)) + after)
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	write := func(data []byte) {
+		if _, err := conn.Write(data); err != nil {
+			log.Fatal(err)
+		}
+	}
+	write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	wall, cpu := clock(clockMonotonic), clock(clockThread)
+	for i := 0; i < o.Burst; i++ {
+		write(frame)
+	}
+	cpu = clock(clockThread) - cpu
+	wall = clock(clockMonotonic) - wall
+	write([]byte("data: [DONE]\n\n"))
+	lock.Lock()
+	defer lock.Unlock()
+	json.NewEncoder(witness).Encode(object{"kind": "burst", "frames": o.Burst, "wall_ns": wall, "cpu_ns": cpu})
+	witness.Flush()
+}
+
 func chat(w http.ResponseWriter, r *http.Request) {
 	o := order{Model: "tiny", MaxTokens: 16, Gap: 20, Prefill: 30}
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if o.Burst > 0 {
+		o.burst(w)
 		return
 	}
 	_, port, _ := net.SplitHostPort(r.RemoteAddr)
