@@ -120,6 +120,14 @@ static void *on_untied(void *ctx, const struct tks_process *proc, uint64_t obj, 
 	return c;
 }
 
+static void on_unwanted(void *ctx, const struct tks_process *proc, uint64_t obj)
+{
+	const struct tks_pipeline_config *cfg = &((struct tks_pipeline *)ctx)->cfg;
+
+	if (cfg->on_obj_verdict)
+		cfg->on_obj_verdict(cfg->ctx, proc->pid, obj, TKS_VERDICT_IGNORE);
+}
+
 static void on_gone(void *ctx, void *conn)
 {
 	struct tks_conn *c = conn;
@@ -152,6 +160,7 @@ const struct tks_tls_ops tks_conn_tls_ops = {
 	.tied = on_tied,
 	.plain = on_plain,
 	.untied = on_untied,
+	.unwanted = on_unwanted,
 	.gone = on_gone,
 	.closed = on_closed,
 	.past = on_past,

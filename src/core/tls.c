@@ -10,6 +10,8 @@ enum {
 	PENDING_MAX = 4 << 20, /* bytes of plaintext kept of an object */
 	PIECES_MAX = 16384, /* in as many pieces */
 	UNTIED_NS = 1000000000, /* an object that was written to is waited for so long */
+	UNTIED_BYTES = 8 << 20, /* and no longer than it takes for so much */
+	GIVEN_UP_BYTES = 1 << 20, /* the same of one whose connection may still show itself */
 };
 
 /* One that was only read from has sent nothing that could show its connection: the answer may take
@@ -543,12 +545,29 @@ static void hand_over_again(struct tks_tls *t, struct tks_tls_object *o, const s
 	}
 }
 
+/*
+ * An object of a connection that is filtered out, or no TCP, would send all its plaintext for
+ * nothing. True: this is over.
+ */
+static bool unwanted(struct tks_tls *t, struct tks_tls_object *o, const struct tks_event *ev)
+{
+	if (o->conn || o->own || o->closed)
+		return false;
+	o->untied_bytes += ev->len;
+	if (o->untied_bytes < (o->given_up ? GIVEN_UP_BYTES : UNTIED_BYTES))
+		return false;
+	o->dead = true;
+	tks_tls_drop_pieces(t, o);
+	t->ops->unwanted(t->ctx, &o->proc, o->id);
+	return true;
+}
+
 static int on_plain(struct tks_tls *t, struct tks_tls_object *o, const struct tks_event *ev)
 {
 	struct tks_tls_piece *p;
 	int err;
 
-	if (o->dead)
+	if (o->dead || unwanted(t, o, ev))
 		return 0;
 	if (o->closed && ev->dir == TKS_RX) {
 		o->expect[ev->dir] = ev->seq + ev->len;

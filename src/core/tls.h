@@ -36,6 +36,9 @@ struct tks_tls_ops {
 	/* No connection carries what goes through the object (for long enough): what stands for
 	 * one, or NULL where it is of no interest. */
 	void *(*untied)(void *ctx, const struct tks_process *proc, uint64_t obj, bool whole);
+	/* So much went through the object, and no connection of interest carries it: no more of it is
+	 * wanted. */
+	void (*unwanted)(void *ctx, const struct tks_process *proc, uint64_t obj);
 	/* What untied gave is over. */
 	void (*gone)(void *ctx, void *conn);
 	/* A record of application data of a connection whose plaintext is not known (yet): when its

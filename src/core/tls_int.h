@@ -46,6 +46,7 @@ struct tks_tls_object {
 	bool dead; /* of no interest */
 	bool closed; /* its connection is over */
 	bool given_up; /* nothing was found once */
+	uint64_t untied_bytes; /* of plaintext that came while no connection was known */
 	bool written; /* waits, and not only with what was read */
 	uint32_t expect[2]; /* the count that the next piece should have */
 	uint32_t out[2]; /* number of the next byte handed on */

@@ -124,11 +124,18 @@ static void on_past(void *ctx, void *conn, const struct tks_stamp *st)
 	CHECK(a->alive && a->c && st->ts_ns);
 }
 
+static void on_unwanted(void *ctx, const struct tks_process *proc, uint64_t obj)
+{
+	(void)ctx;
+	CHECK(proc->pid && obj);
+}
+
 static const struct tks_tls_ops ops = { .tied = on_tied,
 					.plain = on_plain,
 					.untied = on_untied,
 					.gone = on_gone,
 					.closed = on_closed,
+					.unwanted = on_unwanted,
 					.past = on_past };
 
 /* --- what goes in --- */

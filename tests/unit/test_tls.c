@@ -128,6 +128,11 @@ static void *on_untied(void *ctx, const struct tks_process *proc, uint64_t obj, 
 	return w->wants_untied ? &w->nobody : NULL;
 }
 
+static void on_unwanted(void *ctx, const struct tks_process *proc, uint64_t obj)
+{
+	say(ctx, "unwanted %u:%" PRIu64 "\n", proc->pid, obj);
+}
+
 static void on_gone(void *ctx, void *conn)
 {
 	say(ctx, "%s gone\n", ((struct owner *)conn)->name);
@@ -151,6 +156,7 @@ static void on_past(void *ctx, void *conn, const struct tks_stamp *st)
 static const struct tks_tls_ops ops = { .tied = on_tied,
 					.plain = on_plain,
 					.untied = on_untied,
+					.unwanted = on_unwanted,
 					.gone = on_gone,
 					.closed = on_closed,
 					.past = on_past };
@@ -1726,6 +1732,37 @@ static void test_late_tie(void **state)
 	over(w);
 }
 
+/* What no connection carries is looked at for so long, and then no more. */
+static void test_unwanted(void **state)
+{
+	(void)state;
+	for (int written = 0; written < 2; written++) {
+		struct world *w = world();
+		struct obj o = { 1, TKS_TLS_OPENSSL, { 0 }, { 0 } };
+		/* 8 MiB from the first byte on, or 1 MiB that was looked at in vain for a second.
+		 */
+		int last = written ? 16 : 128;
+
+		if (written) {
+			put(w, &o, 100, "hello");
+			tks_tls_advance(w->t, 2000000000);
+			EXPECT(w, "U untied 7:1 whole\n");
+			put_long(w, &o, 2000000100, 0, 65536 - 5, 0);
+			last--;
+		}
+		for (int i = 0; i < last - 1; i++)
+			get_long(w, &o, 2000000200 + i, 0, 65536, 65536);
+		EXPECT(w, "");
+		get_long(w, &o, 2000000500, 0, 65536, 65536);
+		EXPECT(w, "unwanted 7:1\n");
+		get_long(w, &o, 2000000600, 0, 65536, 65536);
+		put(w, &o, 2000000700, "more");
+		tks_tls_advance(w->t, 9000000000);
+		EXPECT(w, "");
+		over(w);
+	}
+}
+
 /* Records of data are told of while nobody's plaintext is known, and only then. */
 static void test_closed(void **state)
 {
@@ -2291,6 +2328,7 @@ int main(void)
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_connection_over),
 		cmocka_unit_test(test_untied),
+		cmocka_unit_test(test_unwanted),
 		cmocka_unit_test(test_connection_over_within_write),
 		cmocka_unit_test(test_disown),
 		cmocka_unit_test(test_late_tie),
