@@ -36,8 +36,8 @@ struct tks_tls_ops {
 	/* No connection carries what goes through the object (for long enough): what stands for
 	 * one, or NULL where it is of no interest. */
 	void *(*untied)(void *ctx, const struct tks_process *proc, uint64_t obj, bool whole);
-	/* So much went through the object, and no connection of interest carries it: no more of it is
-	 * wanted. */
+	/* So much went through the object, and no connection of interest carries it: no more of it
+	 * is wanted. */
 	void (*unwanted)(void *ctx, const struct tks_process *proc, uint64_t obj);
 	/* What untied gave is over. */
 	void (*gone)(void *ctx, void *conn);

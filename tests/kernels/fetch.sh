@@ -18,13 +18,15 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${TKS_CACHE:-$here/../../build/cache}/kernels
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 die()
 {
 	echo "fetch.sh: $*" >&2
 	exit 1
 }
+
+# shellcheck source=tests/lib/apt_suite.sh
+. "$here/../lib/apt_suite.sh"
 
 # Newer packages call the kernel image "linux-binary"; "unsigned" is the same code without the
 # secure-boot signature, which qemu doesn't look at.
@@ -52,46 +54,12 @@ if [ -z "${TKS_REFRESH:-}" ] && [ -s "$cache/$label/vmlinuz" ] &&
 	exit 0
 fi
 
-for tool in apt-get apt-cache dpkg unxz; do
-	command -v "$tool" >/dev/null || die "$tool not found: this needs a Debian host"
-done
-[ -r "$keyring" ] || die "$keyring not found: apt-get install debian-archive-keyring"
-
-# The host's own mirror of Debian's main archive; security and third-party archives don't have
-# all the suites.
-mirror=${TKS_DEBIAN_MIRROR:-}
-if [ -z "$mirror" ]; then
-	# shellcheck disable=SC2016 # apt's own placeholders
-	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
-		grep -E '/debian/?$' | head -n 1)
-fi
-[ -n "$mirror" ] || die "apt's sources name no Debian mirror: set TKS_DEBIAN_MIRROR"
-
+command -v unxz >/dev/null || die "unxz not found: this needs a Debian host"
 work=$(mktemp -d "$cache/.fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
-mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/root"
-echo "deb [arch=amd64 signed-by=$keyring] $mirror $suite main" >"$work/sources.list"
-# Hooks that the host runs after an update are none of this script's business.
-cat >"$work/apt.conf" <<CONF
-#clear APT::Update;
-#clear DPkg::Post-Invoke;
-#clear DPkg::Pre-Install-Pkgs;
-Dir::Etc::sourcelist "$work/sources.list";
-Dir::Etc::sourceparts "/dev/null";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "/dev/null";
-Dir::State::lists "$work/lists";
-Dir::State::status "$work/status";
-Dir::Cache "$work/cache";
-APT::Architecture "amd64";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-Acquire::Retries "3";
-CONF
-: >"$work/status"
-
-apt-get -qq -c "$work/apt.conf" update >&2 || die "apt-get update of $suite failed"
+mkdir "$work/root"
+apt_suite "$suite" "$work"
 package=$(apt-cache -c "$work/apt.conf" pkgnames linux- | grep -E "$pattern" | sort -V | tail -n 1)
 [ -n "$package" ] || die "$suite has no package that matches $pattern"
 # "linux-binary" has its modules in a package beside it.
@@ -99,9 +67,7 @@ version=${package#linux-binary-unsigned-}
 modules=
 if [ "$version" != "$package" ]; then modules=linux-modules-$version; fi
 # shellcheck disable=SC2086 # it may be none
-(cd "$work" && apt-get -qq -c "$work/apt.conf" download "$package" $modules >&2) ||
-	die "cannot download $package"
-for deb in "$work"/*.deb; do dpkg -x "$deb" "$work/root"; done
+apt_unpack "$work" "$work/root" "$package" $modules
 # shellcheck disable=SC2016 # dpkg's own placeholders
 dpkg-deb -W --showformat='${Package} ${Version}\n' "$work/$package"_*.deb >"$work/package"
 

@@ -179,7 +179,19 @@ LIBRARIES = {"gnutls": ["-lgnutls"], "openssl": ["-lssl", "-lcrypto"], "storm": 
              "nss": ["-isystem", "/usr/include/nss", "-isystem", "/usr/include/nspr", "-lssl3", "-lnss3", "-lnspr4"],
              "boringssl": ["-isystem", "/usr/include/android", f"-L{ANDROID}", f"-Wl,-rpath,{ANDROID}", "-lssl",
                            "-lcrypto"]}
-SOURCES = {"boringssl": "openssl"}  # of the same interface
+SOURCES = {"boringssl": "openssl", "openssl11": "openssl"}  # of the same interface
+
+
+def flags(library):
+    """The compiler's, for programs that use the library."""
+    if library != "openssl11":
+        return LIBRARIES[library]
+    got = subprocess.run(["sh", os.path.join(SERVERS, "openssl11.sh")], capture_output=True, text=True, check=False)
+    if got.returncode:
+        raise Failure("no OpenSSL 1.1", *got.stderr.splitlines()[-8:])
+    include, lib = (os.path.join(got.stdout.strip(), "usr", x) for x in ("include", "lib/x86_64-linux-gnu"))
+    return ["-isystem", include, "-isystem", f"{include}/x86_64-linux-gnu", f"-Wl,-rpath,{lib}",
+            *(os.path.join(lib, f"lib{x}.so.1.1") for x in ("ssl", "crypto"))]
 
 
 def c_program(library):
@@ -188,7 +200,7 @@ def c_program(library):
     source = library if library == "storm" else f"{SOURCES.get(library, library)}_server"
     if not os.path.exists(path):
         subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
-                        os.path.join(SERVERS, f"{source}.c"), *LIBRARIES[library], "-lpthread"], check=True)
+                        os.path.join(SERVERS, f"{source}.c"), *flags(library), "-lpthread"], check=True)
     return path
 
 
@@ -531,6 +543,8 @@ case("openssl_ipv6", lambda folder, secure: Elsewhere(folder, secure, "::1", "::
 case("openssl_v4mapped", lambda folder, secure: Elsewhere(folder, secure, "::", "127.0.0.1"))
 case("openssl_debuglink", static("link"))
 case("openssl_debugdata", static("data"))
+case("openssl11", c_server("openssl11", "blocking"))
+case("openssl11_bio", c_server("openssl11", "bio", "1"))
 case("boringssl", c_server("boringssl", "blocking"))
 case("boringssl_retry", c_server("boringssl", "retry"))
 case("boringssl_bio", c_server("boringssl", "bio", "1"))

@@ -24,7 +24,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#ifdef OPENSSL_IS_BORINGSSL /* has no kernel TLS */
+#ifndef SSL_OP_ENABLE_KTLS /* OpenSSL 1.1 and BoringSSL have no kernel TLS */
 #define SSL_OP_ENABLE_KTLS 0
 #define BIO_get_ktls_send(bio) ((void)(bio), 0)
 #endif
