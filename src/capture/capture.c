@@ -303,6 +303,7 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 	if (!c)
 		return -ENOMEM;
 	c->stats_fd = -1;
+	tks_raise_open_files();
 	err = load_best(c, cfg, &spec);
 	if (err)
 		err = choose(cfg, &spec, why, len);

@@ -40,7 +40,7 @@ echo "selftest@300:live_check:python3 tests/live/test_check.py"
 echo "live@1200:dialects:python3 tests/live/run_dialects.py"
 echo "live@900:wires:python3 tests/live/run_wires.py"
 # Of TLS each server at 64 streams, beside plaintext; run_tls.py alone runs all.
-echo "live@2700:tls:python3 tests/live/run_tls.py 'tls.*.tls.c64' 'tls.client.*' 'tls.late.*.c64' 'tls.workers.*.tls' 'tls.namespaces.*.tls' 'tls.replaced.*' tls.slow.tls tls.blind tls.crowd tls.killed"
+echo "live@2700:tls:python3 tests/live/run_tls.py 'tls.*.tls.c64' 'tls.client.*' 'tls.late.*.c64' 'tls.workers.*.tls' 'tls.namespaces.*.tls' 'tls.replaced.*' tls.slow.tls tls.blind tls.crowd tls.few_descriptors tls.killed"
 echo "live@600:unix:python3 tests/live/run_unix.py 'unix.*.c64' 'unix.[!uang]*'"
 echo "live@1800:servers:python3 tests/live/run_live.py"
 echo "selftest@900:kernels:python3 tests/kernels/selftest.py"

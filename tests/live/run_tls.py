@@ -886,6 +886,18 @@ def crowd(folder):
     judge(problems + check_storm(others), tracer.err_path)
 
 
+@test("tls.few_descriptors")
+def few_descriptors(folder):
+    """Each probe is a descriptor; the tracer asks for as many as it may have."""
+    case, load = CASES["openssl_blocking"], LOADS["c1"]
+    limited = ["sh", "-c", 'ulimit -Sn 40; exec "$@"', "sh"]
+    with case.make(folder, True) as server, Tracer(folder, server.port, wrap=limited) as tracer:
+        clients = stream(folder, server, "1.1", load)
+        problems = [] if len(os.listdir(f"/proc/{tracer.popen.pid}/fd")) > 40 else ["40 descriptors were enough: the test shows nothing"]
+        problems += check_run(stop(tracer), server.witnesses(load["requests"]), clients, server, "1.1", case)
+    judge(problems, tracer.err_path)
+
+
 def uprobes_left():
     path = "/sys/kernel/tracing/uprobe_events"
     with open(path, encoding="utf-8") as f:
