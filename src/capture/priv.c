@@ -15,20 +15,22 @@
 
 #include <linux/capability.h>
 
-static uint64_t effective_caps(void)
+/* A number of a process's status file, in hexadecimal; 0 if it can't be read. */
+static uint64_t status_field(pid_t pid, const char *want)
 {
-	FILE *f = fopen("/proc/self/status", "re");
-	uint64_t caps = 0;
-	char line[256];
+	char path[32], line[256], name[64];
+	uint64_t value = 0;
+	FILE *f;
 
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
 	if (!f)
 		return 0;
-	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "CapEff: %" SCNx64, &caps) == 1)
-			break;
-	}
+	while (fgets(line, sizeof(line), f) &&
+	       (sscanf(line, "%63[^:]: %" SCNx64, name, &value) != 2 || strcmp(name, want)))
+		value = 0;
 	fclose(f);
-	return caps;
+	return value;
 }
 
 bool tks_missing_caps(char *why, size_t len)
@@ -41,7 +43,7 @@ bool tks_missing_caps(char *why, size_t len)
 		{ CAP_PERFMON, "CAP_PERFMON" },
 		{ CAP_NET_ADMIN, "CAP_NET_ADMIN" },
 	};
-	uint64_t caps = effective_caps();
+	uint64_t caps = status_field(getpid(), "CapEff");
 	size_t n = 0;
 
 	if (caps & (1ULL << CAP_SYS_ADMIN))
@@ -85,18 +87,7 @@ bool tks_uretprobe_is_syscall(void)
 
 bool tks_has_seccomp(pid_t pid)
 {
-	char path[32], line[128];
-	int mode = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f) && sscanf(line, "Seccomp: %d", &mode) != 1)
-		;
-	fclose(f);
-	return mode != 0;
+	return status_field(pid, "Seccomp") != 0;
 }
 
 void tks_raise_open_files(void)
