@@ -182,16 +182,18 @@ demo:
 	$(Q)$(MAKE) --no-print-directory all test-bins
 	$(Q)sh tests/demo/demo.sh
 
+JOBS ?= $(shell nproc)
 check:
 	$(Q)sh tests/lib/deps.sh test
-	$(Q)$(MAKE) --no-print-directory all unit-bins test-bins fuzz-bins
-	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all unit-bins
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) all unit-bins test-bins fuzz-bins
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined all unit-bins
 	$(Q)sh tests/lib/manifest.sh >build/manifest
-	$(Q)python3 tests/lib/runner.py build/manifest
+	$(Q)python3 tests/lib/runner.py --jobs $(JOBS) build/manifest
 
-test: all unit-bins $(B)/tests/h2_dump
+test:
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) all unit-bins $(B)/tests/h2_dump
 	$(Q)sh tests/lib/manifest.sh >build/manifest
-	$(Q)python3 tests/lib/runner.py --kind unit --kind golden build/manifest
+	$(Q)python3 tests/lib/runner.py --jobs $(JOBS) --kind unit --kind golden build/manifest
 
 # make bench BENCH='--json tls': what tests/bench/bench.py takes
 BENCH ?=

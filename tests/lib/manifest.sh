@@ -1,36 +1,36 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # Prints the list of all tests for runner.py, in the order in which a fault is found soonest. The
-# programs must have been built (make check does). FUZZ_SECONDS: time a fuzzer gets
+# programs must have been built (make check does). Those with a + may run beside each other. FUZZ_SECONDS: time a fuzzer gets
 # (10 minutes for all of them).
 set -eu
 cd "$(dirname "$0")/../.."
 tap='CMOCKA_MESSAGE_OUTPUT=TAP'
 
-echo "lint@300:sources:python3 tests/lib/lint.py build"
-echo "selftest@300:runner:python3 tests/lib/test_runner.py"
+echo "lint@300+:sources:python3 tests/lib/lint.py build"
+echo "selftest@300+:runner:python3 tests/lib/test_runner.py"
 for source in tests/unit/test_*.c; do
 	name=$(basename "$source" .c)
-	echo "unit@300:$name:$tap build/tests/$name"
-	echo "san@600:$name:$tap build/san/tests/$name"
+	echo "unit@300+:$name:$tap build/tests/$name"
+	echo "san@600+:$name:$tap build/san/tests/$name"
 done
-echo "golden@600:cases:python3 tests/golden/run_golden.py --tshark"
-echo "golden@300:cli:python3 tests/golden/run_cli.py"
-echo "golden@300:h2_witness:python3 tests/golden/h2_witness.py"
-echo "san@1200:golden:python3 tests/golden/run_golden.py build/san/tokensnoop"
+echo "golden@600+:cases:python3 tests/golden/run_golden.py --tshark"
+echo "golden@300+:cli:python3 tests/golden/run_cli.py"
+echo "golden@300+:h2_witness:python3 tests/golden/h2_witness.py"
+echo "san@1200+:golden:python3 tests/golden/run_golden.py build/san/tokensnoop"
 for source in tests/unit/test_*.c; do
 	name=$(basename "$source" .c)
-	echo "valgrind@900:$name:valgrind -q --error-exitcode=9 --leak-check=full build/tests/$name"
+	echo "valgrind@900+:$name:valgrind -q --error-exitcode=9 --leak-check=full build/tests/$name"
 done
 # About a minute a case: one with choices, one with counters, one with several requests.
 for case in vllm-n2 llamacpp-timings keep-alive; do
-	echo "valgrind@900:golden_$case:python3 tests/golden/run_golden.py -k $case tests/golden/under_valgrind.sh"
+	echo "valgrind@900+:golden_$case:python3 tests/golden/run_golden.py -k $case tests/golden/under_valgrind.sh"
 done
 set -- tests/fuzz/fuzz_*.c
 seconds=${FUZZ_SECONDS:-$((600 / $#))}
 for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
-	echo "fuzz@300:$name:sh tests/fuzz/run_one.sh build/fuzz/$name $seconds"
+	echo "fuzz@300+:$name:sh tests/fuzz/run_one.sh build/fuzz/$name $seconds"
 done
 echo "live@300:errors:python3 tests/live/run_errors.py"
 echo "live@300:zoo:build/tests/zoo"

@@ -2,20 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Runs test commands, counts what they report, and ends with "N passed, N failed, N skipped".
 
-usage: runner.py [--kind KIND]... [--timeout SECONDS] [--skips FILE] [-v] [MANIFEST | KIND:NAME:COMMAND]...
+usage: runner.py [--kind KIND]... [--timeout SECONDS] [--skips FILE] [--jobs N] [-v] [MANIFEST | KIND:NAME:COMMAND]...
 
-A manifest has one test a line, KIND[@SECONDS]:NAME:COMMAND; empty lines and # comments are left out.
+A manifest has one test a line, KIND[@SECONDS][+]:NAME:COMMAND; empty lines and # comments are left out.
 COMMAND goes to sh. What it prints on standard output is read as TAP; if there is no TAP in it, its
-exit status is the result of one test called KIND.NAME.
+exit status is the result of one test called KIND.NAME. Neighbours with a + run --jobs at once; all others run alone.
 
 A run fails if any test failed, or if
 - a command exits non-zero or is killed although all its tests passed, or runs past its time;
 - a command runs no test, or another number than its plan says;
-- a test was skipped that tests/lib/expected_skips doesn't list (a pattern and a reason a line);
+- a test was skipped that tests/lib/expected_skips doesn't list (a pattern and a reason a line; the pattern is held
+  against the test's name, and against KIND.NAME.name);
 - there was no command to run.
 """
 import argparse
+import concurrent.futures
 import fnmatch
+import itertools
 import os
 import re
 import signal
@@ -26,6 +29,7 @@ import time
 
 DEFAULT_SECONDS = 600
 KILL_SECONDS = 5
+RUNNING = set()  # what an interrupt must end: the commands have sessions, so terminals, of their own
 TAP_LINE = re.compile(r"(?P<bad>not )?ok\b\s*(?P<number>\d+)?\s*(?:- )?(?P<rest>.*)$")
 TAP_PLAN = re.compile(r"1\.\.(\d+)\s*(?:#\s*skip\S*\s*(?P<reason>.*))?$", re.I)
 DIRECTIVE = re.compile(r"(?:^|\s)#\s*skip\S*\s*(?P<reason>.*)$", re.I)
@@ -42,11 +46,12 @@ class Test:
         parts = line.split(":", 2)
         if len(parts) != 3 or not all(p.strip() for p in parts):
             raise Usage(f"not KIND:NAME:COMMAND: {line!r}")
-        kind, _, limit = parts[0].strip().partition("@")
+        kind, _, limit = parts[0].strip().removesuffix("+").partition("@")
         if limit and not limit.isdigit():
             raise Usage(f"not a number of seconds: {line!r}")
         self.kind, self.name, self.command = kind, parts[1].strip(), parts[2].strip()
         self.seconds = int(limit) if limit else seconds
+        self.beside_others = parts[0].strip().endswith("+")
 
     @property
     def full_name(self):
@@ -155,12 +160,14 @@ def run_command(test):
         process = subprocess.Popen(["sh", "-c", test.command], stdin=subprocess.DEVNULL, stdout=stdout,
                                    stderr=stderr, env=env, start_new_session=True)
         timed_out = False
+        RUNNING.add(process)
         try:
             process.wait(timeout=test.seconds)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
             kill_group(process)
+            RUNNING.discard(process)
         texts = []
         for f in (stdout, stderr):
             f.seek(0)
@@ -168,8 +175,11 @@ def run_command(test):
     return texts[0], texts[1], process.returncode, timed_out
 
 
-def unexpected(skipped, skips):
-    return [(n, r) for n, r in skipped if not any(fnmatch.fnmatchcase(n, p) for p, _ in skips)]
+def unexpected(test, skipped, skips):
+    def listed(name):
+        return any(fnmatch.fnmatchcase(n, p) for n in (name, f"{test.full_name}.{name}") for p, _ in skips)
+
+    return [(name, reason) for name, reason in skipped if not listed(name)]
 
 
 def indent(text):
@@ -177,24 +187,46 @@ def indent(text):
 
 
 def run_test(test, skips, verbose):
-    """Runs, prints one line for the command (and its output if it failed), returns the outcome."""
+    """Runs. Returns the outcome, and what is to be printed: a line, and the command's output if it failed."""
     start = time.monotonic()
     stdout, stderr, status, timed_out = run_command(test)
     out = judge(test, stdout, status, timed_out)
-    for name, reason in unexpected(out.skipped, skips):
+    surprises = unexpected(test, out.skipped, skips)
+    for name, reason in surprises:
         out.failed.append(f"{name}: skipped, which {reason and f'({reason}) '}is not expected")
-    out.skipped = [s for s in out.skipped if s not in unexpected(out.skipped, skips)]
+    out.skipped = [s for s in out.skipped if s not in surprises]
     word = "FAIL" if out.failed else "ok"
     counts = f"{len(out.passed)} passed, {len(out.failed)} failed, {len(out.skipped)} skipped"
-    print(f"{word:4} {test.full_name}: {counts} ({time.monotonic() - start:.1f} s)")
+    text = f"{word:4} {test.full_name}: {counts} ({time.monotonic() - start:.1f} s)\n"
     for name, reason in out.skipped:
-        print(f"  skipped: {name}: {reason}")
+        text += f"  skipped: {name}: {reason}\n"
     for name in out.failed:
-        print(f"  failed: {name}")
+        text += f"  failed: {name}\n"
     if out.failed or verbose:
-        sys.stdout.write(indent(stdout) + indent(stderr))
-    sys.stdout.flush()
-    return out
+        text += indent(stdout) + indent(stderr)
+    return out, text
+
+
+def run_all(tests, skips, args):
+    """Yields each test's outcome when it is there, having printed its text."""
+    pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
+    try:
+        for beside_others, group in itertools.groupby(tests, lambda t: t.beside_others):
+            if beside_others:
+                futures = [pool.submit(run_test, t, skips, args.verbose) for t in group]
+                done = (f.result() for f in concurrent.futures.as_completed(futures))
+            else:
+                done = (run_test(t, skips, args.verbose) for t in group)
+            for out, text in done:
+                print(text, end="", flush=True)
+                yield out
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(RUNNING):
+            kill_group(process)
+        raise
+    finally:
+        pool.shutdown()
 
 
 def collect(arguments, kinds, seconds):
@@ -214,6 +246,7 @@ def parse_arguments(argv):
     p.add_argument("--kind", action="append", default=[], help="only tests of this kind")
     p.add_argument("--timeout", type=int, default=DEFAULT_SECONDS, help="seconds a command may take")
     p.add_argument("--skips", default=os.path.join(here, "expected_skips"), help="list of allowed skips")
+    p.add_argument("--jobs", type=int, default=1, help="how many of those with a + run at once")
     p.add_argument("-v", "--verbose", action="store_true", help="print every command's output")
     p.add_argument("tests", nargs="+", metavar="MANIFEST|KIND:NAME:COMMAND")
     return p.parse_args(argv)
@@ -228,8 +261,7 @@ def main(argv):
         print(f"runner.py: {e}", file=sys.stderr)
         return 2
     passed = failed = skipped = 0
-    for test in tests:
-        out = run_test(test, skips, args.verbose)
+    for out in run_all(tests, skips, args):
         passed += len(out.passed)
         failed += len(out.failed)
         skipped += len(out.skipped)

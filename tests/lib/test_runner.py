@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Tests of the runner, as TAP: what must pass passes, and what must fail fails."""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,10 @@ CASES = [
      "0 passed, 1 failed, 0 skipped", "on-stderr"),
     ("tap_on_stderr_is_not_tap", ["echo 'ok 1 - a' >&2; exit 1"], [], [], 1,
      "0 passed, 1 failed, 0 skipped", ""),
+    ("skip_by_full_name", ["true", "echo 'not ok 1 # SKIP b'"], ["k.t1.b a reason"], [], 0,
+     "1 passed, 0 failed, 1 skipped", ""),
+    ("skip_by_another_name_fails", ["echo 'not ok 1 # SKIP b'"], ["k.t1.b a reason"], [], 1,
+     "0 passed, 1 failed, 0 skipped", ""),
     ("one_bad_of_three_fails", ["true", "false", "true"], [], [], 1, "2 passed, 1 failed, 0 skipped", ""),
 ]
 
@@ -106,10 +111,39 @@ def check_own_limit(folder):
     return "own_limit", [] if result.returncode == 1 and "not done after 1 s" in result.stdout else [result.stdout]
 
 
+def check_beside_others(folder):
+    """Two with a + meet; the one without comes when both have gone, and starts before the next with one does."""
+    meet = "touch {0}; for i in $(seq 100); do [ -e {1} ] && exit 0; sleep 0.1; done; exit 1"
+    alone = "[ -e a ] && [ -e b ] && ! [ -e c ]"
+    lines = [f"k@20+:a:{meet.format('a', 'b')}", f"k@20+:b:{meet.format('b', 'a')} ", f"k:alone:{alone}",
+             "k+:c:touch c", "k+:bad:false"]
+    result = subprocess.run([sys.executable, RUNNER, "--jobs", "2", *lines], capture_output=True, text=True,
+                            timeout=60, check=False, cwd=folder)
+    want = "4 passed, 1 failed, 0 skipped"
+    return "beside_others", [] if result.returncode == 1 and want in result.stdout else [result.stdout + result.stderr]
+
+
+def check_interrupt(folder):
+    """Ctrl-C ends the commands, too, although they have sessions of their own."""
+    lines = ["k+:a:echo $$ >a.pid; exec sleep 60", "k+:b:echo $$ >b.pid; exec sleep 60"]
+    runner = subprocess.Popen([sys.executable, RUNNER, "--jobs", "2", *lines], cwd=folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+    files = [os.path.join(folder, f"{name}.pid") for name in "ab"]
+    for _ in range(100):
+        if all(os.path.exists(f) and os.path.getsize(f) for f in files):
+            break
+        time.sleep(0.1)
+    runner.send_signal(signal.SIGINT)
+    status = runner.wait(timeout=30)
+    left = [f for f in files if os.path.exists(f"/proc/{open(f, encoding='utf-8').read().strip()}")]
+    return "interrupt", [f"status {status}, left: {left}"] if left or not status else []
+
+
 def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        results = [check(folder, case) for case in CASES] + [check_usage(), check_own_limit(folder)]
+        results = [check(folder, case) for case in CASES]
+        results += [check_usage(), check_own_limit(folder), check_beside_others(folder), check_interrupt(folder)]
     for number, (name, problems) in enumerate(results, 1):
         for problem in problems:
             print("#", problem)
