@@ -88,8 +88,8 @@ $(call obj,$(CAPTURE_SRC)) $(call obj,$(CMD_SRC)): CPPFLAGS += -I$(B)/gen -Isrc/
 
 # --- the program -------------------------------------------------------------------------------
 CORE_LIBS := -lnghttp2 -lbrotlidec -lzstd -lz -lpcap -lm
-CAPTURE_LIBS := -lbpf -lelf -lcapstone -llzma -lz
-LIBS := $(CAPTURE_LIBS) $(CORE_LIBS)
+CAPTURE_LIBS := -lbpf -lelf -lcapstone -llzma -lz -lcap
+LIBS := $(CAPTURE_LIBS) $(CORE_LIBS) -lseccomp
 $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)

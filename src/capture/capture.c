@@ -17,6 +17,7 @@
 
 #include "cgroup.h"
 #include "hooks.h"
+#include "preflight.h"
 #include "priv.h"
 #include "tls_attach.h"
 #include "tokensnoop.skel.h"
@@ -285,19 +286,14 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 	struct tks_open_spec spec = { .ring_bytes = cfg->ring_bytes ? cfg->ring_bytes
 								    : RING_DEFAULT };
 	struct tks_capture *c;
-	char root[256];
+	struct tks_finding findings[TKS_FINDINGS];
+	const struct tks_finding *wrong = tks_preflight(findings);
 	int err;
 
 	why[0] = 0;
-	if (tks_missing_caps(why, len))
-		return -EPERM;
-	if (tks_no_btf(why, len))
-		return -EOPNOTSUPP;
-	if (tks_cgroup2_mount(root, sizeof(root))) {
-		snprintf(why, len,
-			 "cgroup v2 is not mounted, which the receive side needs: "
-			 "mount -t cgroup2 cgroup2 /sys/fs/cgroup");
-		return -EOPNOTSUPP;
+	if (wrong) {
+		snprintf(why, len, "%s: %s", wrong->name, wrong->text);
+		return wrong->err;
 	}
 	c = calloc(1, sizeof(*c));
 	if (!c)

@@ -20,7 +20,7 @@
 #include <bpf/libbpf.h>
 
 #include "cgroup.h"
-#include "priv.h"
+#include "preflight.h"
 #include "tokensnoop.skel.h"
 
 static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", "tx_page", "tx_page_r",

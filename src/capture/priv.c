@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Privileges and preconditions, looked up before anything is loaded, so that the message can name
- * the remedy and not the errno.
- */
 #include "priv.h"
 
 #include <inttypes.h>
@@ -11,9 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
-
-#include <linux/capability.h>
 
 /* A number of a process's status file, in hexadecimal; 0 if it can't be read. */
 static uint64_t status_field(pid_t pid, const char *want)
@@ -31,43 +24,6 @@ static uint64_t status_field(pid_t pid, const char *want)
 		value = 0;
 	fclose(f);
 	return value;
-}
-
-bool tks_missing_caps(char *why, size_t len)
-{
-	static const struct {
-		int cap;
-		const char *name;
-	} needed[] = {
-		{ CAP_BPF, "CAP_BPF" },
-		{ CAP_PERFMON, "CAP_PERFMON" },
-		{ CAP_NET_ADMIN, "CAP_NET_ADMIN" },
-	};
-	uint64_t caps = status_field(getpid(), "CapEff");
-	size_t n = 0;
-
-	if (caps & (1ULL << CAP_SYS_ADMIN))
-		caps |= 1ULL << CAP_BPF | 1ULL << CAP_PERFMON | 1ULL << CAP_NET_ADMIN;
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-		if (caps & (1ULL << needed[i].cap))
-			continue;
-		n += snprintf(why + n, len - n, "%s%s", n ? ", " : "missing ", needed[i].name);
-	}
-	if (!n)
-		return false;
-	snprintf(why + n, len - n, ": run it as root (sudo), or give it these capabilities");
-	return true;
-}
-
-bool tks_no_btf(char *why, size_t len)
-{
-	if (!access("/sys/kernel/btf/vmlinux", R_OK))
-		return false;
-	snprintf(
-		why, len,
-		"this kernel has no BTF (/sys/kernel/btf/vmlinux): use one built with CONFIG_DEBUG_INFO_BTF=y, "
-		"as all distributions' kernels since 5.10 are");
-	return true;
 }
 
 /*

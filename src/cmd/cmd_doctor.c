@@ -7,36 +7,37 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "capture.h"
-#include "cgroup.h"
 #include "opts.h"
-#include "priv.h"
+#include "preflight.h"
 #include "tls_attach.h"
 
-static void preconditions(FILE *out, bool *ok)
+/* True when nothing is missing. */
+static bool preconditions(FILE *out)
 {
-	char text[400];
-	struct utsname u;
+	struct tks_finding f[TKS_FINDINGS];
+	const struct tks_finding *wrong = tks_preflight(f);
 
-	uname(&u);
-	fprintf(out, "tokensnoop %s on Linux %s (%s)\n\n", TKS_VERSION, u.release, u.machine);
-	if (tks_missing_caps(text, sizeof(text)))
-		*ok = false;
-	else
-		strcpy(text, "yes");
-	fprintf(out, "privileges  %s\n", text);
-	if (tks_no_btf(text, sizeof(text)))
-		*ok = false;
-	else
-		strcpy(text, "yes");
-	fprintf(out, "BTF         %s\n", text);
-	if (tks_cgroup2_mount(text, sizeof(text))) {
-		*ok = false;
-		strcpy(text, "not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+	fprintf(out, "tokensnoop %s\n\n", TKS_VERSION);
+	for (int i = 0; i < TKS_FINDINGS; i++)
+		fprintf(out, "%-13s %s%s\n", f[i].name, f[i].err ? "NO: " : "", f[i].text);
+	return !wrong;
+}
+
+static void capabilities(FILE *out)
+{
+	fprintf(out, "\nCapabilities: what each is for\n");
+	for (int i = 0; i < TKS_CAP_USES; i++) {
+		const struct tks_cap_use *u = &tks_cap_uses[i];
+
+		fprintf(out, "%-23s %-4s %s\n", u->name,
+			tks_has_cap(u->cap) ? "yes"
+			: u->needed	    ? "NO"
+					    : "no",
+			u->use);
 	}
-	fprintf(out, "cgroup v2   %s\n\n", text);
+	fputc('\n', out);
 }
 
 static void print_trial(FILE *out, const struct tks_trial *t, bool chosen)
@@ -114,12 +115,13 @@ int tks_cmd_doctor(int argc, char **argv)
 	};
 	struct tks_trial trials[TKS_TRIALS];
 	struct tks_args args;
-	bool ok = true;
+	bool ok;
 	int status = tks_opts_begin(&spec, NULL, argc, argv, &args);
 
 	if (status >= 0)
 		return status;
-	preconditions(stdout, &ok);
+	ok = preconditions(stdout);
+	capabilities(stdout);
 	if (ok)
 		ok = print_trials(stdout, trials, tks_hooks_try(trials, true));
 	if (ok)

@@ -16,6 +16,7 @@
 
 #include "capture.h"
 #include "cgroup.h"
+#include "confine.h"
 #include "opts.h"
 #include "tls_attach.h"
 #include "tokensnoop/event.h"
@@ -358,6 +359,18 @@ static int close_output(struct trace *t)
 	return tks_output_status(t->write_err);
 }
 
+/* Where it can't be (a kernel without seccomp) tracing is no worse than before: said, not refused.
+ */
+static void confine(const struct trace *t)
+{
+	const char *what;
+	int err = tks_confine_trace(tks_capture_sees_tls(t->capture), &what);
+
+	if (err)
+		fprintf(stderr, "tokensnoop: runs with more rights than it needs: %s: %s\n", what,
+			strerror(-err));
+}
+
 static int trace(struct trace *t)
 {
 	int status, err;
@@ -374,6 +387,7 @@ static int trace(struct trace *t)
 		fprintf(stderr, "tokensnoop: out of memory\n");
 		return TKS_EXIT_FAILED;
 	}
+	confine(t);
 	catch_signals();
 	t->began_ns = clock_ns(CLOCK_MONOTONIC);
 	fprintf(stderr, "tokensnoop: ready (%s)\n", tks_capture_hooks(t->capture));

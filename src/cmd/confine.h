@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Giving up what a command needs no longer: bytes from the network and from other processes are
+ * read with as little in hand as can be.
+ */
+#ifndef TKS_CONFINE_H
+#define TKS_CONFINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Of a trace that has been set up: keeps the capabilities that verdicts and (with tls) late probes
+ * need, if there, gives up all others and the way to get them back, and installs a system call
+ * filter which ends the process if it asks for anything but reading, probing, and writing to what
+ * is open. 0, or a negative errno with what did not work in *what (static).
+ */
+int tks_confine_trace(bool tls, const char **what);
+
+/* Gives up all capabilities: of a command that needs none, and may have got them from its file. 0,
+ * or a negative errno. */
+int tks_drop_caps(void);
+
+#endif
