@@ -44,6 +44,8 @@ struct tks_capture {
 	uint64_t again_ns;
 	int stats_fd;
 	char hooks[128];
+	char why_not[TKS_POINTS][256];
+	uint64_t late_caps;
 	tks_record_fn fn;
 	void *fn_ctx;
 };
@@ -94,8 +96,8 @@ static unsigned int left_out(const struct tks_capture_config *cfg)
 }
 
 /* The first hook a point that works, and what the set of them needs. */
-static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *spec, char *why,
-		  size_t len)
+static int choose(struct tks_capture *c, const struct tks_capture_config *cfg,
+		  struct tks_open_spec *spec, char *why, size_t len)
 {
 	unsigned int without = left_out(cfg);
 	struct tks_trial trials[TKS_TRIALS];
@@ -115,14 +117,35 @@ static int choose(const struct tks_capture_config *cfg, struct tks_open_spec *sp
 		}
 	}
 	for (int p = 0; p < TKS_POINTS; p++) {
-		if (spec->hooks[p] || tks_point_optional(p))
+		const char *reason = failed[p] ? failed[p]->reason
+					       : "none has the name that was forced";
+
+		if (spec->hooks[p] || without & 1u << p)
+			continue;
+		snprintf(c->why_not[p], sizeof(c->why_not[p]), "%s", reason);
+		if (tks_point_optional(p))
 			continue;
 		snprintf(why, len, "no %s hook works here: %s (see tokensnoop doctor)",
-			 tks_point_names[p],
-			 failed[p] ? failed[p]->reason : "none has the name that was forced");
+			 tks_point_names[p], reason);
 		return failed[p] && failed[p]->err == -EPERM ? -EPERM : -EOPNOTSUPP;
 	}
 	return 0;
+}
+
+/* Of programs that are in place what verdicts, and probes on files that turn up late, still need.
+ */
+static uint64_t late_caps(const struct tks_hook *tls)
+{
+	uint64_t keep = 0;
+
+	for (int i = 0; i < TKS_CAP_USES; i++) {
+		const struct tks_cap_use *u = &tks_cap_uses[i];
+
+		if (u->late == TKS_LATE_ALWAYS || (u->late == TKS_LATE_TLS && tls) ||
+		    (u->late == TKS_LATE_PERF_UPROBE && tls && !strcmp(tls->name, "uprobe")))
+			keep |= 1ull << u->cap;
+	}
+	return keep;
 }
 
 static void name_hooks(struct tks_capture *c, const struct tks_open_spec *spec)
@@ -302,7 +325,7 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 	tks_raise_open_files();
 	err = load_best(c, cfg, &spec);
 	if (err)
-		err = choose(cfg, &spec, why, len);
+		err = choose(c, cfg, &spec, why, len);
 	if (!err && !c->skel)
 		err = load(c, cfg, &spec, why, len);
 	if (err) {
@@ -312,6 +335,7 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 		return err;
 	}
 	name_hooks(c, &spec);
+	c->late_caps = late_caps(spec.hooks[TKS_POINT_TLS]);
 	*cap = c;
 	return 0;
 }
@@ -389,10 +413,27 @@ bool tks_capture_sees_tls(const struct tks_capture *c)
 	return c->tls != NULL;
 }
 
+const char *tks_capture_why_not(const struct tks_capture *c, const char *point)
+{
+	for (int p = 0; p < TKS_POINTS; p++) {
+		if (!strcmp(tks_point_names[p], point) && c->why_not[p][0])
+			return c->why_not[p];
+	}
+	return NULL;
+}
+
+uint64_t tks_capture_late_caps(const struct tks_capture *c)
+{
+	return c->late_caps;
+}
+
 const char *tks_capture_why_blind(const struct tks_capture *c, uint32_t pid)
 {
-	return c->tls ? tks_tls_attach_why_blind(c->tls, (pid_t)pid)
-		      : "TLS libraries are left alone";
+	const char *why_not = tks_capture_why_not(c, "tls");
+
+	if (c->tls)
+		return tks_tls_attach_why_blind(c->tls, (pid_t)pid);
+	return why_not ? why_not : "TLS libraries are left alone";
 }
 
 void tks_capture_tls_files(const struct tks_capture *c,

@@ -49,7 +49,7 @@ struct tks_trial {
 	char reason[256]; /* for people, with the remedy where there is one; one line */
 };
 
-enum { TKS_TRIALS = 10 };
+enum { TKS_TRIALS = 11 };
 
 /*
  * Tries the hooks for real: loads and attaches each one's programs and takes them off again. all:
@@ -100,7 +100,14 @@ void tks_capture_obj_verdict(struct tks_capture *c, uint32_t pid, uint64_t obj, 
 /* Plaintext of TLS libraries is captured. */
 bool tks_capture_sees_tls(const struct tks_capture *c);
 
-/* Why nothing of a process's TLS is seen, for people; static. */
+/* Why a point that was wanted ("tls", "unix") is not seen, for people; NULL if it is. Lives as long
+ * as the capture. */
+const char *tks_capture_why_not(const struct tks_capture *c, const char *point);
+
+/* The capabilities (a bit each, as in linux/capability.h) that are needed as long as it goes on. */
+uint64_t tks_capture_late_caps(const struct tks_capture *c);
+
+/* Why nothing of a process's TLS is seen, for people. Lives as long as the capture. */
 const char *tks_capture_why_blind(const struct tks_capture *c, uint32_t pid);
 
 struct tks_tls_file;

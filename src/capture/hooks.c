@@ -17,11 +17,14 @@
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
+#include <linux/capability.h>
+
 #include <bpf/libbpf.h>
 
 #include "cgroup.h"
 #include "preflight.h"
 #include "tokensnoop.skel.h"
+#include "uprobe.h"
 
 static const char *const fentry_progs[] = { "tx_fentry", "tx_fexit", "tx_page", "tx_page_r",
 					    "mp_fentry", "mp_fexit", NULL };
@@ -84,7 +87,9 @@ const struct tks_hook tks_hooks[TKS_TRIALS] = {
 	  syscall_progs, false },
 	{ TKS_POINT_RECV, "cgroup_skb", "ingress at the root of cgroup v2", recv_progs, true },
 	{ TKS_POINT_CONN, "tp_btf", "inet_sock_set_state", conn_progs, true },
-	{ TKS_POINT_TLS, "uprobe", "OpenSSL and its kin, GnuTLS, NSS, Go", tls_progs, true },
+	{ TKS_POINT_TLS, "uprobe_multi", "OpenSSL and its kin, GnuTLS, NSS, Go (6.6)", tls_progs,
+	  true },
+	{ TKS_POINT_TLS, "uprobe", "the same, which needs CAP_SYS_ADMIN", tls_progs, true },
 	{ TKS_POINT_UNIX, "fentry", "unix_stream_sendmsg, entry and return; unix_release",
 	  unix_fentry_progs, true },
 	{ TKS_POINT_UNIX, "kprobe", "unix_stream_sendmsg, entry and return; unix_release",
@@ -192,9 +197,19 @@ static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
 	return 0;
 }
 
+/* Programs that wait for files with TLS functions. */
+static bool is_uprobe(const struct bpf_program *prog)
+{
+	const char *section = bpf_program__section_name(prog);
+
+	return !strcmp(section, "?uprobe") || !strcmp(section, "?uretprobe") ||
+	       !strcmp(section, "uprobe") || !strcmp(section, "uretprobe");
+}
+
 struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 {
 	const struct tks_hook *send = spec->hooks[TKS_POINT_SEND];
+	const struct tks_hook *tls = spec->hooks[TKS_POINT_TLS];
 	int cpus = libbpf_num_possible_cpus();
 	struct tokensnoop_bpf *skel;
 	struct bpf_program *prog;
@@ -205,8 +220,12 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 	if (!skel)
 		return NULL;
 	bpf_object__for_each_program(prog, skel->obj)
+	{
 		bpf_program__set_autoload(prog, spec_has(spec, bpf_program__name(prog)) &&
 							!superfluous(bpf_program__name(prog)));
+		if (tls && !strcmp(tls->name, "uprobe_multi") && is_uprobe(prog))
+			tks_uprobe_use_multi(prog);
+	}
 	skel->rodata->cfg_cookie_helper = !spec->compat;
 	skel->rodata->cfg_task_storage = !spec->compat;
 	skel->rodata->cfg_make_cookies = spec->compat || (send && !send->sees_cookies);
@@ -254,15 +273,6 @@ static struct bpf_link **link_slot(struct tokensnoop_bpf *skel, const char *name
 	return NULL;
 }
 
-/* Programs that wait for files with TLS functions. */
-static bool is_uprobe(const struct bpf_program *prog)
-{
-	const char *section = bpf_program__section_name(prog);
-
-	return !strcmp(section, "?uprobe") || !strcmp(section, "?uretprobe") ||
-	       !strcmp(section, "uprobe") || !strcmp(section, "uretprobe");
-}
-
 int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which)
 {
 	struct bpf_program *prog;
@@ -305,12 +315,30 @@ static void last_line(const char *log, char *out, size_t len)
 	}
 }
 
+/* Which of the rights that only some hooks need is missing. */
+static bool explain_access(struct tks_trial *t)
+{
+	const char *remedy = NULL;
+
+	if (access("/sys/kernel/tracing/events", R_OK) &&
+	    access("/sys/kernel/debug/tracing/events", R_OK) && !tks_has_cap(CAP_DAC_READ_SEARCH))
+		remedy = "tracefs is closed to this user: CAP_DAC_READ_SEARCH opens it";
+	else if (!tks_has_cap(CAP_SYS_ADMIN))
+		remedy = "perf events on probes are closed to this user: CAP_SYS_ADMIN opens them "
+			 "(Debian: or kernel.perf_event_paranoid below 3)";
+	if (remedy)
+		snprintf(t->reason, sizeof(t->reason), "%s", remedy);
+	return remedy;
+}
+
 static void explain(struct tks_trial *t, const char *log)
 {
 	char line[160];
 
 	last_line(log, line, sizeof(line));
 	if (t->err == -EPERM && tks_missing_caps(t->reason, sizeof(t->reason)))
+		return;
+	if (t->err == -EACCES && explain_access(t))
 		return;
 	if (line[0])
 		snprintf(t->reason, sizeof(t->reason), "%s: %s", strerror(-t->err), line);
@@ -371,12 +399,12 @@ int tks_hooks_try_uprobes(struct tokensnoop_bpf *skel)
 	for (int at_return = 0; at_return < 2; at_return++) {
 		struct bpf_program *prog = at_return ? skel->progs.tls_read_ret
 						     : skel->progs.tls_free;
-		struct bpf_link *link =
-			bpf_program__attach_uprobe(prog, at_return, -1, "/proc/self/exe", offset);
+		struct tks_uprobe u;
+		int err = tks_uprobe_attach(prog, "/proc/self/exe", offset, 0, at_return, &u);
 
-		if (!link)
-			return -errno;
-		bpf_link__destroy(link);
+		if (err)
+			return err;
+		tks_uprobe_destroy(&u);
 	}
 	return 0;
 }

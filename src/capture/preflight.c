@@ -16,20 +16,21 @@
 #include "priv.h"
 
 const struct tks_cap_use tks_cap_uses[TKS_CAP_USES] = {
-	{ CAP_BPF, "CAP_BPF", true, true, false, "loading programs; telling them what is wanted" },
-	{ CAP_PERFMON, "CAP_PERFMON", true, true, true,
+	{ CAP_BPF, "CAP_BPF", true, TKS_LATE_ALWAYS,
+	  "loading programs; telling them what is wanted" },
+	{ CAP_PERFMON, "CAP_PERFMON", true, TKS_LATE_TLS,
 	  "tracing programs; probes on TLS libraries" },
-	{ CAP_NET_ADMIN, "CAP_NET_ADMIN", true, false, false, "requests as they arrive (recv)" },
-	{ CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, true, true,
+	{ CAP_NET_ADMIN, "CAP_NET_ADMIN", true, TKS_LATE_NEVER, "requests as they arrive (recv)" },
+	{ CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, TKS_LATE_TLS,
 	  "TLS of other users' processes: what they have mapped" },
-	{ CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, true, false,
-	  "TLS libraries in folders closed to this user; names of cgroups" },
-	{ CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", false, true, true,
+	{ CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, TKS_LATE_ALWAYS,
+	  "TLS, by tracefs and by libraries in closed folders; names of cgroups" },
+	{ CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", false, TKS_LATE_TLS,
 	  "TLS libraries that were replaced while in use" },
-	{ CAP_SYSLOG, "CAP_SYSLOG", false, false, false,
+	{ CAP_SYSLOG, "CAP_SYSLOG", false, TKS_LATE_NEVER,
 	  "bytes of sendfile and splice, by the kernel's addresses" },
-	{ CAP_SYS_ADMIN, "CAP_SYS_ADMIN", false, true, true,
-	  "own cost in the kernel (in kernel, prog_ns)" },
+	{ CAP_SYS_ADMIN, "CAP_SYS_ADMIN", false, TKS_LATE_PERF_UPROBE,
+	  "own cost in the kernel (prog_ns); TLS before Linux 6.6" },
 };
 
 bool tks_has_cap(int cap)

@@ -24,13 +24,20 @@ const struct tks_finding *tks_preflight(struct tks_finding f[TKS_FINDINGS]);
  * lacks any that tracing needs. */
 bool tks_missing_caps(char *why, size_t len);
 
+/* What a capability is needed for when all has been set up. */
+enum tks_late {
+	TKS_LATE_NEVER,
+	TKS_LATE_ALWAYS,
+	TKS_LATE_TLS, /* where TLS libraries are read */
+	TKS_LATE_PERF_UPROBE, /* where their probes are perf events */
+};
+
 /* A capability that something needs. */
 struct tks_cap_use {
 	int cap; /* as in linux/capability.h */
 	const char *name;
 	bool needed; /* without it nothing works */
-	bool late; /* needed as long as the trace goes on, not only to begin */
-	bool tls_only; /* late, but only where TLS libraries are read */
+	enum tks_late late;
 	const char *use;
 };
 

@@ -29,6 +29,7 @@
 #include "priv.h"
 #include "spot.h"
 #include "tokensnoop.skel.h"
+#include "uprobe.h"
 
 enum { LIB_OPENSSL = 1, LIB_GNUTLS = 2, LIB_NSS = 4, LIB_GO = 8 };
 
@@ -98,7 +99,7 @@ enum {
 };
 
 struct link {
-	struct bpf_link *bpf; /* NULL: taken off */
+	struct tks_uprobe probe;
 	bool at_return;
 };
 
@@ -173,16 +174,19 @@ static bool superseded(const struct found *f, size_t i)
 static int attach_one(struct tks_tls_attach *a, struct file *f, int fd, const char *name,
 		      bool at_return, struct tks_spot spot)
 {
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return, .bpf_cookie = spot.below);
 	struct bpf_program *prog = bpf_object__find_program_by_name(a->skel->obj, name);
+	struct link *link = &f->links[f->nlinks];
 	char path[32];
-	struct bpf_link *link;
+	int err;
 
+	if (!prog)
+		return -ENOENT;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	link = prog ? bpf_program__attach_uprobe_opts(prog, -1, path, spot.offset, &opts) : NULL;
-	if (!link)
-		return prog ? -errno : -ENOENT;
-	f->links[f->nlinks++] = (struct link){ link, at_return };
+	err = tks_uprobe_attach(prog, path, spot.offset, spot.below, at_return, &link->probe);
+	if (err)
+		return err;
+	link->at_return = at_return;
+	f->nlinks++;
 	return 0;
 }
 
@@ -192,7 +196,7 @@ static void detach(struct tks_tls_attach *a, struct file *f)
 		inotify_rm_watch(a->notify, f->watch);
 	f->watch = 0;
 	while (f->nlinks)
-		bpf_link__destroy(f->links[--f->nlinks].bpf);
+		tks_uprobe_destroy(&f->links[--f->nlinks].probe);
 	free(f->links);
 	f->links = NULL;
 }
@@ -208,10 +212,8 @@ static void check_returns(struct tks_tls_attach *a, struct file *f, pid_t pid)
 		"reads are not seen: a process that uses it has a seccomp filter, which on this "
 		"kernel may kill it for a return probe";
 	for (unsigned int i = 0; i < f->nlinks; i++) {
-		if (!f->links[i].at_return)
-			continue;
-		bpf_link__destroy(f->links[i].bpf);
-		f->links[i].bpf = NULL;
+		if (f->links[i].at_return)
+			tks_uprobe_destroy(&f->links[i].probe);
 	}
 }
 

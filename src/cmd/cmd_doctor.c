@@ -42,7 +42,7 @@ static void capabilities(FILE *out)
 
 static void print_trial(FILE *out, const struct tks_trial *t, bool chosen)
 {
-	fprintf(out, "%-5s %-11s %-9s %s\n", t->point, t->hook,
+	fprintf(out, "%-5s %-13s %-9s %s\n", t->point, t->hook,
 		chosen	   ? "chosen"
 		: t->works ? "works"
 			   : "no",

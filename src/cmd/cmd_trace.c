@@ -364,11 +364,27 @@ static int close_output(struct trace *t)
 static void confine(const struct trace *t)
 {
 	const char *what;
-	int err = tks_confine_trace(tks_capture_sees_tls(t->capture), &what);
+	int err = tks_confine_trace(tks_capture_late_caps(t->capture), &what);
 
 	if (err)
 		fprintf(stderr, "tokensnoop: runs with more rights than it needs: %s: %s\n", what,
 			strerror(-err));
+}
+
+/* What was wanted and is optional. */
+static void say_not_seen(const struct tks_capture *c)
+{
+	static const struct {
+		const char *point, *name;
+	} points[] = { { "tls", "TLS" }, { "unix", "unix sockets" } };
+
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
+		const char *why = tks_capture_why_not(c, points[i].point);
+
+		if (why)
+			fprintf(stderr, "tokensnoop: not traced: %s: %s (see tokensnoop doctor)\n",
+				points[i].name, why);
+	}
 }
 
 static int trace(struct trace *t)
@@ -388,6 +404,7 @@ static int trace(struct trace *t)
 		return TKS_EXIT_FAILED;
 	}
 	confine(t);
+	say_not_seen(t->capture);
 	catch_signals();
 	t->began_ns = clock_ns(CLOCK_MONOTONIC);
 	fprintf(stderr, "tokensnoop: ready (%s)\n", tks_capture_hooks(t->capture));

@@ -14,8 +14,6 @@
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 
-#include "preflight.h"
-
 /* --- capabilities --- */
 
 static uint64_t bit(int cap)
@@ -58,17 +56,6 @@ out:
 int tks_drop_caps(void)
 {
 	return keep_caps(0);
-}
-
-static uint64_t late_caps(bool tls)
-{
-	uint64_t keep = 0;
-
-	for (int i = 0; i < TKS_CAP_USES; i++) {
-		if (tks_cap_uses[i].late && (tls || !tks_cap_uses[i].tls_only))
-			keep |= bit(tks_cap_uses[i].cap);
-	}
-	return keep;
 }
 
 /* --- system calls --- */
@@ -194,7 +181,7 @@ static int filter_calls(void)
 	return err;
 }
 
-int tks_confine_trace(bool tls, const char **what)
+int tks_confine_trace(uint64_t keep, const char **what)
 {
 	int err;
 
@@ -202,7 +189,7 @@ int tks_confine_trace(bool tls, const char **what)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
 	*what = "giving up capabilities";
-	err = keep_caps(late_caps(tls));
+	err = keep_caps(keep);
 	if (err)
 		return err;
 	*what = "the system call filter";

@@ -6,16 +6,15 @@
 #ifndef TKS_CONFINE_H
 #define TKS_CONFINE_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <stdint.h>
 
 /*
- * Of a trace that has been set up: keeps the capabilities that verdicts and (with tls) late probes
- * need, if there, gives up all others and the way to get them back, and installs a system call
- * filter which ends the process if it asks for anything but reading, probing, and writing to what
- * is open. 0, or a negative errno with what did not work in *what (static).
+ * Of a trace that has been set up: keeps those of its capabilities that are in keep (a bit each, as
+ * in linux/capability.h), gives up all others and the ways to get them back, and installs a system
+ * call filter which ends the process if it asks for anything but reading, probing, and writing to
+ * what is open. 0, or a negative errno with what did not work in *what (static).
  */
-int tks_confine_trace(bool tls, const char **what);
+int tks_confine_trace(uint64_t keep, const char **what);
 
 /* Gives up all capabilities: of a command that needs none, and may have got them from its file. 0,
  * or a negative errno. */

@@ -7,7 +7,7 @@
 #   WORKLOADS  folder of files, one a workload: kclient's arguments after the port, COUNT first
 #   ZOO        modes of the sender zoo to run with the default hook; empty if there is no zoo
 #   ZOO_UNIX   those of unix sockets, to run with each of UNIX_HOOKS
-#   TLS_HOOKS  as HOOKS, for the runs over TLS
+#   TLS_HOOKS  the runs over TLS: the hook to force for sends, a colon, that for TLS libraries
 #   TLS        folder of files, one a server: "early" or "late" (than the tracer), its program, and its arguments behind
 #              the certificate
 #   TLS_LOAD   kclient's arguments after the port
@@ -101,12 +101,14 @@ ask_tls()
 	echo $? >"$1/client.status"
 }
 
-# tls_run HOOK FOLDER: one traced run of all servers over TLS.
+# tls_run HOOK TLS_HOOK FOLDER: one traced run of all servers over TLS.
 tls_run()
 {
+	force_hook "$1"
+	export TOKENSNOOP_HOOK_TLS="$2"
+	shift
 	mkdir -p "$2"
 	: >"$2/tool.err"
-	force_hook "$1"
 	first=$port
 	start_tls early "$2"
 	ports=
@@ -125,7 +127,7 @@ tls_run()
 	wait "$tool"
 	echo $? >"$2/tool.status"
 	for s in "$2"/*/pid; do kill "$(cat "$s")"; done 2>/dev/null
-	unset TOKENSNOOP_HOOK_SEND
+	unset TOKENSNOOP_HOOK_SEND TOKENSNOOP_HOOK_TLS
 }
 
 uname -a >/out/uname
@@ -138,7 +140,7 @@ if [ -n "$TLS_HOOKS" ]; then
 	depmod
 	modprobe tls
 	for hook in $TLS_HOOKS; do
-		tls_run "$hook" "/out/tls.$hook"
+		tls_run "${hook%:*}" "${hook#*:}" "/out/tls.${hook%:*}"
 	done
 fi
 if [ -n "$ZOO" ]; then

@@ -13,6 +13,7 @@ a token, so every token's time must lie between the two.
 """
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ import vm
 HERE = pathlib.Path(__file__).resolve().parent
 SERVERS = HERE.parent / "live" / "servers" / "tls"
 OPENSSL = ("-lssl", "-lcrypto")
-HOOKS = ("fentry", "tp_btf", "kprobe", "syscall")
+HOOKS = ("fentry", "tp_btf", "kprobe", "syscall", "uprobe_multi", "uprobe")
 # Emulated, libbpf takes about ten seconds to load an object: it reads all of the kernel's BTF each time.
 GUEST_SECONDS = 900
 # The sender zoo's modes whose path through the kernel changed between versions; all of them run in tests/live.
@@ -88,17 +89,20 @@ class Tap:
 # --- what is expected ----------------------------------------------------------------------------
 
 
+POINTS = {"send": "works", "tls": "tls_works", "unix": "unix_works"}  # what is chosen: what works
+
+
 def read_expected(path):
-    """{"send": hook, "works": [hooks], "unix": hook, "unix_works": [hooks], "mptcp": bool, "ktls": bool}: what the kernel
-    has and takes, of an expected/ file."""
+    """{"send": hook, "works": [hooks], "tls": hook, ..., "mptcp": bool, "ktls": bool}: what the kernel has and takes, of an
+    expected/ file."""
     lines = [l.partition("=") for l in path.read_text().splitlines() if l and not l.startswith("#")]
     keys = {k: v.split() for k, _, v in lines}
-    bad = set(keys) != {"send", "works", "unix", "unix_works", "mptcp", "ktls"}
-    bad = bad or len(keys["send"]) != 1 or len(keys["unix"]) != 1 or set(keys["works"] + keys["unix_works"]) - set(HOOKS)
+    bad = set(keys) != {*POINTS, *POINTS.values(), "mptcp", "ktls"}
+    bad = bad or any(len(keys[p]) != 1 or set(keys[w]) - set(HOOKS) for p, w in POINTS.items())
     if bad or any(keys[k] not in (["yes"], ["no"]) for k in ("mptcp", "ktls")):
-        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., unix=HOOK, unix_works=HOOK..., mptcp and ktls yes or no")
-    return {"send": keys["send"][0], "works": keys["works"], "unix": keys["unix"][0], "unix_works": keys["unix_works"],
-            "mptcp": keys["mptcp"] == ["yes"], "ktls": keys["ktls"] == ["yes"]}
+        raise vm.Error(f"{path}: not send=HOOK, works=HOOK..., the same of tls and unix, mptcp and ktls yes or no")
+    expected = {p: keys[p][0] for p in POINTS} | {w: keys[w] for w in POINTS.values()}
+    return expected | {k: keys[k] == ["yes"] for k in ("mptcp", "ktls")}
 
 
 def zoo_modes(expected):
@@ -109,7 +113,7 @@ def zoo_modes(expected):
 def check_doctor(text, status, expected):
     """Problems with the doctor's table: its lines are "send HOOK chosen|works|no ..."."""
     problems = [f"exit status {status}"] if status != "0" else []
-    for point, key in (("send", "works"), ("unix", "unix_works")):
+    for point, key in POINTS.items():
         rows = dict(re.findall(rf"^{point}\s+(\S+)\s+(chosen|works|no)\b", text, re.M))
         chosen = [h for h, v in rows.items() if v == "chosen"]
         works = sorted(h for h, v in rows.items() if v != "no")
@@ -117,8 +121,6 @@ def check_doctor(text, status, expected):
             problems.append(f"chose {chosen or 'no'} {point} hook, expected {expected[point]}")
         if works != sorted(expected[key]):
             problems.append(f"working {point} hooks: {works}, expected {sorted(expected[key])}")
-    if not re.search(r"^tls\s+uprobe\s+chosen\b", text, re.M):
-        problems.append("no TLS libraries are read")
     return problems
 
 
@@ -218,10 +220,12 @@ def check_blind_record(r, truth, port):
     return [f"{k} {r.get(k)}, not {v}" for k, v in want.items() if r.get(k) != v]
 
 
-def check_tls(folder, name, hook):
+def check_tls(folder, name, hook, tls):
     """Problems of what was recorded of one server in the traced run in `folder`."""
     out, err = folder / name, text_of(folder / "tool.err")
     problems = check_ready(err, hook)
+    if not problems and f" tls={tls} " not in err:
+        problems = [f"it took another hook for TLS than {tls}"]
     if problems:
         return problems
     status = text_of(folder / "tool.status").strip(), text_of(out / "client.status").strip()
@@ -240,9 +244,9 @@ def check_tls(folder, name, hook):
     return problems + check_told(err, name, port, pid, (out / "blind_in_time").exists())
 
 
-def tls_problems(folder, name, hook):
+def tls_problems(folder, name, hook, tls):
     try:
-        return check_tls(folder, name, hook)
+        return check_tls(folder, name, hook, tls)
     except (ValueError, KeyError, TypeError) as e:
         return [f"records or log can't be read: {e!r}"]
 
@@ -297,12 +301,14 @@ def guest_script(expected, zoo):
     values = {"HOOKS": " ".join(["default", *expected["works"]]), "WORKLOADS": "/etc/workloads",
               "ZOO": " ".join(zoo_modes(expected)) if zoo else "",
               "ZOO_UNIX": " ".join(UNIX_MODES) if zoo else "", "UNIX_HOOKS": " ".join(expected["unix_works"]), "TLS": "/etc/tls", "TLS_LOAD": TLS_LOAD,
-              "TLS_HOOKS": " ".join(tls_hooks(expected))}  # fmt: skip
+              "TLS_HOOKS": " ".join(f"{send}:{tls}" for send, tls in tls_hooks(expected))}  # fmt: skip
     return "".join(f"{k}='{v}'\n" for k, v in values.items()) + (HERE / "guest.sh").read_text()
 
 
 def tls_hooks(expected):
-    return [h for h in expected["works"] if h in TLS_HOOKS]
+    """The runs over TLS: each hook of sends, and in turn each of TLS libraries."""
+    sends = [h for h in expected["works"] if h in TLS_HOOKS]
+    return list(zip(sends, itertools.cycle(expected["tls_works"])))
 
 
 def tls_servers(expected):
@@ -337,9 +343,9 @@ def judge_kernel(tap, label, expected, r, zoo):
     for hook in ("default", *expected["works"]):
         want = expected["send"] if hook == "default" else hook
         tap.result(f"{name}.trace.{hook}", check_trace(out / f"trace.{hook}", want))
-    for hook in tls_hooks(expected):
+    for hook, tls in tls_hooks(expected):
         for server in tls_servers(expected):
-            tap.result(f"{name}.tls.{hook}.{server}", tls_problems(out / f"tls.{hook}", server, hook))
+            tap.result(f"{name}.tls.{hook}.{tls}.{server}", tls_problems(out / f"tls.{hook}", server, hook, tls))
     modes = [(mode, expected["send"], "zoo.out") for mode in zoo_modes(expected)]
     modes += [(mode, hook, f"zoo.{hook}.out") for hook in expected["unix_works"] for mode in UNIX_MODES]
     for mode, hook, file in modes:

@@ -105,7 +105,7 @@ DOCTOR += "tls   uprobe      chosen    x\nunix  fentry      no        x\nunix  t
 
 
 def test_hooks(tap):
-    fine = {"send": "fentry", "works": ["fentry", "kprobe"], "unix": "tp_btf", "unix_works": ["tp_btf"]}
+    fine = {"send": "fentry", "works": ["fentry", "kprobe"], "tls": "uprobe", "tls_works": ["uprobe"], "unix": "tp_btf", "unix_works": ["tp_btf"]}
     tap.result("selftest.doctor.good", rk.check_doctor(DOCTOR, "0", fine))
     fallback = DOCTOR.replace("fentry      chosen", "fentry      no    ").replace("works", "chosen")
     for name, text, status in (("fallback", fallback, "0"), ("no_tls", DOCTOR.replace("tls ", "lts "), "0"),
