@@ -627,8 +627,19 @@ void tks_tls_attach_free(struct tks_tls_attach *a)
 
 struct why {
 	const struct tks_tls_attach *a;
+	pid_t pid;
 	const struct file *found;
+	bool closed; /* a file may not be opened */
 };
+
+static bool may_open(pid_t pid, const struct tks_mapping *m)
+{
+	int fd = tks_maps_open(pid, m);
+
+	if (fd >= 0)
+		close(fd);
+	return fd != -EACCES && fd != -EPERM;
+}
 
 /* Of several files the one with a fault explains more. */
 static void on_blind_mapping(void *ctx, const struct tks_mapping *m)
@@ -638,17 +649,21 @@ static void on_blind_mapping(void *ctx, const struct tks_mapping *m)
 
 	if (f && (f->libs || f->err) && (!w->found || f->err))
 		w->found = f;
+	else if (!f && !w->closed)
+		w->closed = !may_open(w->pid, m);
 }
 
 const char *tks_tls_attach_why_blind(const struct tks_tls_attach *a, pid_t pid)
 {
-	struct why w = { .a = a };
+	struct why w = { .a = a, .pid = pid };
 	int err = tks_maps_each(pid, on_blind_mapping, &w);
 
 	if (err == -EACCES || err == -EPERM)
 		return "its memory map may not be read (CAP_SYS_PTRACE, or run as root)";
 	if (err)
 		return "it was over before it could be looked at";
+	if (!w.found && w.closed)
+		return "its libraries may not be opened (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or run as root)";
 	if (!w.found)
 		return "it has none of the functions of OpenSSL, GnuTLS, NSS or Go that are known "
 		       "(rustls, or a stripped library within the program)";

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "confine.h"
 #include "opts.h"
 #include "pcap_in.h"
 #include "source.h"
@@ -533,6 +534,11 @@ int tks_cmd_report(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
+	status = tks_drop_lent_caps();
+	if (status) {
+		fprintf(stderr, "tokensnoop: giving up capabilities: %s\n", strerror(-status));
+		return TKS_EXIT_FAILED;
+	}
 	if (overwrites_input(&cfg.output, &args)) {
 		fprintf(stderr, "tokensnoop: -o %s: is one of the inputs; name another file\n",
 			cfg.output.file);

@@ -16,8 +16,9 @@
  */
 int tks_confine_trace(uint64_t keep, const char **what);
 
-/* Gives up all capabilities: of a command that needs none, and may have got them from its file. 0,
- * or a negative errno. */
-int tks_drop_caps(void);
+/* Gives up the capabilities that the program's file lends to whoever runs it (getauxval(3):
+ * AT_SECURE), of a command that reads what its caller may read and no more. 0, or a negative errno.
+ */
+int tks_drop_lent_caps(void);
 
 #endif

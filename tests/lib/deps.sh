@@ -12,7 +12,8 @@ tests="libcmocka-dev qemu-system-x86 debootstrap debian-archive-keyring tshark p
 	python3-uvloop python3-httptools python3-fastapi python3-h11 busybox-static cpio jq valgrind
 	clang-format shellcheck strace git util-linux xz-utils libjansson-dev nghttp2 brotli zstd nginx-light
 	python3-hypercorn python3-h2 python3-hpack python3-hyperframe python3-websockets python3-grpcio openssl libssl-dev
-	libgnutls28-dev libnss3-dev libnss3-tools android-libboringssl-dev golang-go caddy haproxy apache2-bin"
+	libgnutls28-dev libnss3-dev libnss3-tools android-libboringssl-dev golang-go caddy haproxy apache2-bin
+	libcap2-bin"
 
 die()
 {

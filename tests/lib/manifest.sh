@@ -33,6 +33,7 @@ for source in tests/fuzz/fuzz_*.c; do
 	echo "fuzz@300+:$name:sh tests/fuzz/run_one.sh build/fuzz/$name $seconds"
 done
 echo "live@300:errors:python3 tests/live/run_errors.py"
+echo "live@300:privileges:python3 tests/live/run_privileges.py"
 echo "live@300:zoo:build/tests/zoo"
 echo "live@300:zoo_syscall:sh tests/live/zoo_syscall.sh"
 echo "live@300:loss:python3 tests/live/run_loss.py"
