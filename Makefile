@@ -202,6 +202,11 @@ bench:
 	$(Q)$(MAKE) --no-print-directory all bench-bins >&2
 	$(Q)python3 tests/bench/bench.py $(BENCH)
 
+# Unit tests and goldens: the lines that they reach, of what needs no kernel.
+coverage:
+	$(Q)sh tests/lib/deps.sh test
+	$(Q)sh tests/analysis/coverage.sh
+
 lint:
 	$(Q)python3 tests/lib/lint.py build
 
@@ -216,6 +221,6 @@ clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
 -include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
-.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test lint format install clean
+.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test coverage lint format install clean
 .DELETE_ON_ERROR:
 .SECONDARY:

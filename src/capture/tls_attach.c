@@ -405,7 +405,7 @@ static struct file *file_of(const struct tks_tls_attach *a, dev_t dev, ino_t ino
 
 static struct file *file_add(struct tks_tls_attach *a, const struct tks_mapping *m, pid_t pid)
 {
-	struct file *f = a->files;
+	struct file *f;
 
 	if (a->nfiles == a->cap_files) {
 		size_t cap = a->cap_files ? 2 * a->cap_files : 64;
@@ -531,7 +531,7 @@ static void drop_unseen(struct tks_tls_attach *a)
 			detach(a, f);
 		}
 		free(f->path);
-		*f = a->files[--a->nfiles];
+		memmove(f, &a->files[--a->nfiles], sizeof(*f));
 	}
 }
 

@@ -161,7 +161,8 @@ static int allow(scmp_filter_ctx ctx)
 	/* abort() sends itself a signal. */
 	if (!err)
 		err = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-				       SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+				       SCMP_CMP(0, SCMP_CMP_MASKED_EQ, UINT32_MAX,
+						(scmp_datum_t)getpid()));
 	return err;
 }
 

@@ -158,7 +158,7 @@ static bool make_room(struct tks_lines *l)
 	size_t size = l->size ? l->size * 2 : 64 * 1024;
 	char *buf;
 
-	if (l->begin) {
+	if (l->buf && l->begin) {
 		memmove(l->buf, l->buf + l->begin, l->end - l->begin);
 		l->end -= l->begin;
 		l->begin = 0;

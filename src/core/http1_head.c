@@ -209,7 +209,7 @@ static int match_digits(const char *pattern, const uint8_t *data, size_t len)
 {
 	size_t i;
 
-	for (i = 0; pattern[i] && i < len; i++) {
+	for (i = 0; i < len && pattern[i]; i++) {
 		bool digit = data[i] >= '0' && data[i] <= '9';
 
 		if (pattern[i] == '9' ? !digit : data[i] != (uint8_t)pattern[i])

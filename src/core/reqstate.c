@@ -229,7 +229,7 @@ static int note_tls(struct tks_reqstate *r, int64_t tls_ns)
 
 	if (!r->tls && !tls_ns)
 		return 0;
-	if (r->cap_tls < r->cap_entries) {
+	if (!r->tls || r->cap_tls < r->cap_entries) {
 		grown = tks_mem_resize(r->mem, r->tls, r->cap_tls * sizeof(*grown),
 				       r->cap_entries * sizeof(*grown));
 		if (!grown)

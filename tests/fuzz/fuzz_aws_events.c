@@ -111,8 +111,9 @@ static void put_right(uint8_t *p, size_t n)
 		uint32_t total = get32(p) & 0x3ff;
 
 		if (total < 16 || total > n)
-			total = (uint32_t)(n < 0x3ff ? n : 0x3ff);
+			total = n < 0x3ff ? (uint32_t)n : 0x3ff;
 		put32(p, total);
+		/* cppcheck-suppress zerodivcond ; total is 16 or more */
 		put32(p + 4, get32(p + 4) % (total - 15));
 		put32(p + 8, (uint32_t)crc32(0, p, 8));
 		put32(p + total - 4, (uint32_t)crc32(0, p, total - 4));

@@ -13,7 +13,7 @@ tests="libcmocka-dev qemu-system-x86 debootstrap debian-archive-keyring tshark p
 	clang-format shellcheck strace git util-linux xz-utils libjansson-dev nghttp2 brotli zstd nginx-light
 	python3-hypercorn python3-h2 python3-hpack python3-hyperframe python3-websockets python3-grpcio openssl libssl-dev
 	libgnutls28-dev libnss3-dev libnss3-tools android-libboringssl-dev golang-go caddy haproxy apache2-bin
-	libcap2-bin"
+	libcap2-bin clang-tidy clang-tools cppcheck lcov"
 
 die()
 {

@@ -32,6 +32,10 @@ for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
 	echo "fuzz@300+:$name:sh tests/fuzz/run_one.sh build/fuzz/$name $seconds"
 done
+for tool in clang tidy cppcheck scan; do
+	echo "analysis@900+:$tool:python3 tests/analysis/run_analysis.py $tool"
+done
+echo "analysis@300+:coverage:sh tests/analysis/coverage.sh"
 echo "live@300:errors:python3 tests/live/run_errors.py"
 echo "live@300:privileges:python3 tests/live/run_privileges.py"
 echo "live@300:zoo:build/tests/zoo"

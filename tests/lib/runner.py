@@ -6,7 +6,8 @@ usage: runner.py [--kind KIND]... [--timeout SECONDS] [--skips FILE] [--jobs N] 
 
 A manifest has one test a line, KIND[@SECONDS][+]:NAME:COMMAND; empty lines and # comments are left out.
 COMMAND goes to sh. What it prints on standard output is read as TAP; if there is no TAP in it, its
-exit status is the result of one test called KIND.NAME. Neighbours with a + run --jobs at once; all others run alone.
+exit status is the result of one test called KIND.NAME. Lines that begin with "# says: " are passed on. Neighbours with a +
+run --jobs at once; all others run alone.
 
 A run fails if any test failed, or if
 - a command exits non-zero or is killed although all its tests passed, or runs past its time;
@@ -198,6 +199,7 @@ def run_test(test, skips, verbose):
     word = "FAIL" if out.failed else "ok"
     counts = f"{len(out.passed)} passed, {len(out.failed)} failed, {len(out.skipped)} skipped"
     text = f"{word:4} {test.full_name}: {counts} ({time.monotonic() - start:.1f} s)\n"
+    text += "".join(f"  {line[8:].strip()}\n" for line in stdout.splitlines() if line.startswith("# says: "))
     for name, reason in out.skipped:
         text += f"  skipped: {name}: {reason}\n"
     for name in out.failed:

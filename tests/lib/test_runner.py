@@ -57,6 +57,8 @@ CASES = [
     ("kinds_filter", ["true", "true"], [], ["--kind", "k"], 0, "2 passed, 0 failed, 0 skipped", ""),
     ("output_of_failures_shown", ["echo 'not ok 1 - a'; echo on-stdout; echo on-stderr >&2"], [], [], 1,
      "0 passed, 1 failed, 0 skipped", "on-stderr"),
+    ("what_it_says_is_passed_on", ["echo '# says: 93 % of lines'; echo 'ok 1 - a'"], [], [], 0,
+     "1 passed, 0 failed, 0 skipped", "\n  93 % of lines\n"),
     ("tap_on_stderr_is_not_tap", ["echo 'ok 1 - a' >&2; exit 1"], [], [], 1,
      "0 passed, 1 failed, 0 skipped", ""),
     ("skip_by_full_name", ["true", "echo 'not ok 1 # SKIP b'"], ["k.t1.b a reason"], [], 0,

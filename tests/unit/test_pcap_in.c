@@ -111,7 +111,7 @@ static void put_ipv6(struct bytes *b, uint8_t next, const struct bytes *payload,
 /* --- what comes out ----------------------------------------------------------------------------
  */
 
-static void log_add(struct fixture *f, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void log_add(struct fixture *f, const char *fmt, ...)
 {
 	va_list ap;
 

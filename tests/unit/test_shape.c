@@ -337,8 +337,8 @@ static void test_ordinary(void **state)
 		"\"chat.completion.chunk\"",
 		"{\"status\":\"ok\"}",
 		"{\"object\":\"list\",\"data\":[{\"id\":\"m\",\"object\":\"model\"}]}",
-		"{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"embedding\":[0.1]}],"
-		"\"model\":\"m\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":3}}",
+		("{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"embedding\":[0.1]}],"
+		 "\"model\":\"m\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":3}}"),
 		"{\"models\":[{\"name\":\"m\",\"modified_at\":\"t\",\"size\":1}]}",
 		"{\"model\":\"m\",\"embeddings\":[[0.1]],\"total_duration\":1}",
 		"{\"status\":\"pulling manifest\"}",
@@ -690,10 +690,11 @@ static const char *by_rows(const struct facts *f)
 
 static void add_fact(struct facts *f, const char *path, size_t n, const char *value)
 {
-	char *p = f->path[f->n];
+	char *p;
 
 	if (f->n == FACTS)
 		return;
+	p = f->path[f->n];
 	snprintf(p, FACT_LEN, "%.*s", (int)n, path);
 	/* A member is there once. */
 	for (size_t i = 0; i < f->n; i++) {
