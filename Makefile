@@ -3,6 +3,8 @@
 # make            build/tokensnoop
 # make demo       install what it needs, trace a built-in server, print the report
 # make check      install what it needs, run every test
+# make install    into PREFIX (/usr/local) below DESTDIR
+# make deb        a Debian package; make dist: the sources; make static: a program that needs no library
 # make bench      install what it needs, measure what tracing costs
 #
 # V=1 shows commands; SAN=address,undefined builds with sanitizers into build-san/.
@@ -34,13 +36,16 @@ say = @printf '  %-8s %s\n' $(1) $(2)
 endif
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wvla -Wformat=2 -Wstrict-prototypes -Wmissing-prototypes -Wundef
-HARDEN := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
+HARDEN := -fstack-protector-strong -fstack-clash-protection -D_FORTIFY_SOURCE=2 -fPIE \
+	$(if $(filter x86,$(ARCH)),-fcf-protection) $(if $(filter arm64,$(ARCH)),-mbranch-protection=standard)
 OPT ?= -O2 -g
+# Where it was built is nobody's business, and would make two builds differ.
+HERE_IS := -ffile-prefix-map=$(CURDIR)=.
 LLHTTP_SRC := /usr/share/llhttp
 LLHTTP_INC := /usr/share/include/llhttp
 CPPFLAGS += -D_GNU_SOURCE -DTKS_VERSION='"$(VERSION)"' -Iinclude -Isrc/core -Isrc/report -isystem $(LLHTTP_INC)
-CFLAGS += -std=gnu11 $(OPT) $(WARN) $(if $(SAN),,$(HARDEN)) $(SANFLAGS)
-LDFLAGS += $(if $(SAN),,-pie -Wl,-z,relro,-z,now) $(SANFLAGS)
+CFLAGS += -std=gnu11 $(OPT) $(HERE_IS) $(WARN) $(if $(SAN),,$(HARDEN)) $(SANFLAGS)
+LDFLAGS += $(if $(SAN),,-pie -Wl,-z,relro,-z,now,-z,noexecstack) $(SANFLAGS)
 
 CORE_SRC := $(wildcard src/core/*.c)
 REPORT_SRC := $(wildcard src/report/*.c)
@@ -48,6 +53,7 @@ CAPTURE_SRC := $(wildcard src/capture/*.c)
 CMD_SRC := $(wildcard src/cmd/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
+comma := ,
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LLHTTP_OBJ := $(B)/obj/llhttp/llhttp.o $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o
 
@@ -69,7 +75,7 @@ $(B)/obj/%.o: %.c
 $(B)/obj/llhttp/%.o: $(LLHTTP_SRC)/%.c
 	$(call say,CC,$(<F))
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) -O2 -g -fPIE $(SANFLAGS) -w -I$(LLHTTP_INC) -c $< -o $@
+	$(Q)$(CC) -std=gnu11 $(OPT) $(HERE_IS) $(if $(SAN),-fPIE,$(HARDEN)) $(SANFLAGS) -w -I$(LLHTTP_INC) -c $< -o $@
 
 # --- BPF ---------------------------------------------------------------------------------------
 BPF_SRC := bpf/tokensnoop.bpf.c
@@ -77,7 +83,7 @@ SKEL := $(B)/gen/tokensnoop.skel.h
 $(B)/gen/tokensnoop.bpf.o: $(BPF_SRC) $(wildcard bpf/*.h bpf/*.bpf.c) include/tokensnoop/record.h
 	$(call say,BPF,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -O2 -g -target bpf -D__TARGET_ARCH_$(ARCH) -Wall -Werror -Wno-unused-function \
+	$(Q)$(CLANG) -O2 -g $(HERE_IS) -target bpf -D__TARGET_ARCH_$(ARCH) -Wall -Werror -Wno-unused-function \
 		-I$(VMLINUX_DIR) -Iinclude -Ibpf -c $< -o $@.tmp
 	$(Q)$(LLVM_STRIP) -g $@.tmp && mv $@.tmp $@
 $(SKEL): $(B)/gen/tokensnoop.bpf.o
@@ -93,6 +99,17 @@ LIBS := $(CAPTURE_LIBS) $(CORE_LIBS) -lseccomp
 $(B)/tokensnoop: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# One file that needs no library: for hosts and containers without them. glibc, libseccomp and elfutils in it make it
+# GPL-2.0-only. libpcap's archive has capture from D-Bus in it, whose library has no archive; reading files never gets there.
+DBUS := bus_add_match bus_get bus_register connection_flush connection_open connection_pop_message \
+	connection_read_write connection_send connection_set_max_received_size connection_unref error_free \
+	error_is_set free message_demarshal message_is_signal message_marshal message_unref
+static: $(B)/tokensnoop-static
+$(B)/tokensnoop-static: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksreport.a $(B)/libtkscore.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(filter-out -pie,$(LDFLAGS)) -static-pie $(patsubst %,-Wl$(comma)--defsym=dbus_%=abort,$(DBUS)) \
+		-Wl,--no-warnings -o $@ $^ $(LIBS) -lbrotlicommon -lz
 
 # --- tests -------------------------------------------------------------------------------------
 $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
@@ -214,13 +231,36 @@ format:
 	$(Q)clang-format -i $(CORE_SRC) $(REPORT_SRC) $(CAPTURE_SRC) $(CMD_SRC) $(UNIT_SRC) \
 		$(wildcard src/*/*.h include/tokensnoop/*.h bpf/*.h bpf/*.c tests/*/*.h tests/*/*.c)
 
+# --- to other machines -------------------------------------------------------------------------
 install: all
 	install -D -m 0755 $(B)/tokensnoop $(DESTDIR)$(PREFIX)/bin/tokensnoop
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/man/*.1
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/tokensnoop docs/*.md
+	install -D -m 0644 deploy/completion/tokensnoop.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/tokensnoop
+
+# The sources of the last commit; the same bytes on each machine.
+DIST := tokensnoop-$(VERSION)
+dist:
+	$(Q)mkdir -p build/dist
+	$(Q)git archive --format=tar --prefix=$(DIST)/ HEAD | gzip -9n >build/dist/$(DIST).tar.gz
+	@echo build/dist/$(DIST).tar.gz
+
+# The Debian package of them. DEB_DIR: where it is built.
+DEB_DIR ?= build/deb
+deb: dist
+	$(Q)sh tests/lib/deps.sh package
+	$(Q)rm -rf $(DEB_DIR) && mkdir -p $(DEB_DIR)
+	$(Q)tar -xzf build/dist/$(DIST).tar.gz -C $(DEB_DIR)
+	$(Q)cp -r $(DEB_DIR)/$(DIST)/deploy/debian $(DEB_DIR)/$(DIST)/debian
+	$(Q)cd $(DEB_DIR)/$(DIST) && dpkg-buildpackage -us -uc -b -j$(JOBS)
+	@ls $(DEB_DIR)/*.deb
 
 clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
 -include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
-.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test coverage lint format install clean
+.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test coverage lint format \
+	install static dist deb clean
 .DELETE_ON_ERROR:
 .SECONDARY:

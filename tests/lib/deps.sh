@@ -1,19 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Install the Debian packages that building (deps.sh build) or building and testing (deps.sh test)
+# Install the Debian packages that building (deps.sh build), packaging (deps.sh package) or testing (deps.sh test)
 # need. Only what is missing is installed, so a second run returns at once.
 set -eu
 
 # node-llhttp carries llhttp's C sources.
 build="gcc make clang llvm libbpf-dev bpftool libelf-dev libdw-dev liblzma-dev libcapstone-dev node-llhttp libnghttp2-dev
 	zlib1g-dev libbrotli-dev libzstd-dev libpcap-dev libcap-dev libseccomp-dev pkg-config python3 curl iproute2"
+package="debhelper dpkg-dev"
 tests="libcmocka-dev qemu-system-x86 debootstrap debian-archive-keyring tshark python3-uvicorn
 	python3-uvloop python3-httptools python3-fastapi python3-h11 busybox-static cpio jq valgrind
 	clang-format shellcheck strace git util-linux xz-utils libjansson-dev nghttp2 brotli zstd nginx-light
 	python3-hypercorn python3-h2 python3-hpack python3-hyperframe python3-websockets python3-grpcio openssl libssl-dev
 	libgnutls28-dev libnss3-dev libnss3-tools android-libboringssl-dev golang-go caddy haproxy apache2-bin
-	libcap2-bin clang-tidy clang-tools cppcheck lcov"
+	libcap2-bin clang-tidy clang-tools cppcheck lcov
+	lintian mandoc bash-completion file"
 
 die()
 {
@@ -67,6 +69,8 @@ wanted()
 {
 	# shellcheck disable=SC2086 # lists
 	printf '%s\n' $build
+	# shellcheck disable=SC2086
+	[ "$1" = build ] || printf '%s\n' $package
 	[ "$1" = test ] || return 0
 	# shellcheck disable=SC2086
 	printf '%s\n' $tests
@@ -76,8 +80,8 @@ wanted()
 }
 
 case "${1:-}" in
-build | test) what=$1 ;;
-*) die "usage: deps.sh build|test" ;;
+build | package | test) what=$1 ;;
+*) die "usage: deps.sh build|package|test" ;;
 esac
 command -v apt-get >/dev/null || die "apt-get not found: this needs Debian (12 or newer) or a kin of it"
 

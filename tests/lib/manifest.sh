@@ -36,6 +36,7 @@ for tool in clang tidy cppcheck scan; do
 	echo "analysis@900+:$tool:python3 tests/analysis/run_analysis.py $tool"
 done
 echo "analysis@300+:coverage:sh tests/analysis/coverage.sh"
+echo "supply@900+:all:python3 tests/supply/run_supply.py"
 echo "live@300:errors:python3 tests/live/run_errors.py"
 echo "live@300:privileges:python3 tests/live/run_privileges.py"
 echo "live@300:zoo:build/tests/zoo"
