@@ -148,6 +148,11 @@ $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
 
+$(B)/tests/oom: tests/golden/oom.c $(B)/libtksreport.a $(B)/libtkscore.a
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
 $(B)/tests/empty_probe: tests/bench/empty_probe.c
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
@@ -160,6 +165,7 @@ $(B)/tests/empty.bpf.o: tests/bench/empty.bpf.c
 
 unit-bins: $(UNIT_BIN)
 test-bins: $(TEST_PROGS) $(B)/tests/zoo $(B)/tests/h2_dump
+oom-bin: $(B)/tests/oom
 bench-bins: $(B)/tests/empty_probe $(B)/tests/empty.bpf.o
 
 # Fuzzers: the core and the reporters once more, with clang and coverage.
@@ -203,7 +209,7 @@ JOBS ?= $(shell nproc)
 check:
 	$(Q)sh tests/lib/deps.sh test
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) all unit-bins test-bins fuzz-bins
-	$(Q)$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined all unit-bins
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined all unit-bins oom-bin
 	$(Q)sh tests/lib/manifest.sh >build/manifest
 	$(Q)python3 tests/lib/runner.py --jobs $(JOBS) build/manifest
 
@@ -260,7 +266,7 @@ clean:
 	rm -rf build/obj build/tests build/gen build/san build/fuzz build/*.a build/tokensnoop
 
 -include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
-.PHONY: all unit-bins test-bins bench-bins fuzz-bins fuzz demo check bench test coverage lint format \
-	install static dist deb clean
+.PHONY: all unit-bins test-bins oom-bin bench-bins fuzz-bins fuzz demo check bench test coverage lint \
+	format install static dist deb clean
 .DELETE_ON_ERROR:
 .SECONDARY:

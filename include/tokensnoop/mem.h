@@ -6,11 +6,12 @@
 #ifndef TOKENSNOOP_MEM_H
 #define TOKENSNOOP_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Set up with TKS_MEM_INIT(limit) or by hand; fields are for reading only, but for limit and
- * fail_at. */
+ * fail_*. */
 struct tks_mem {
 	size_t limit; /* bytes that may be in use at once; 0: no limit */
 	size_t used;
@@ -18,6 +19,7 @@ struct tks_mem {
 	uint64_t calls; /* allocations asked for so far */
 	uint64_t fail_at; /* tests: the call with this number (from 1) and all later ones fail; 0:
 			     none */
+	bool fail_once; /* tests: only that one */
 	uint64_t failed; /* allocations refused */
 };
 

@@ -37,6 +37,7 @@ struct tks_conn {
 	bool first_seen[2]; /* by enum tks_dir: the first bytes have been looked at */
 	bool closing; /* closed, but bytes sent before are still on their way to us */
 	bool returns_seen; /* of its sends: how long they waited is known */
+	bool starved; /* something of it was dropped for want of memory: nobody knows what */
 	uint32_t err;
 	uint32_t close_seq[2]; /* by enum tks_dir, valid when closing */
 	uint32_t lost;

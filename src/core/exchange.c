@@ -143,9 +143,10 @@ static void concurrency_figures(struct tks_exchange *e, struct tks_request *r)
 	int64_t at = e->begun_ns, at_start, max;
 	double mean;
 
-	if (!e->counted || tks_conc_query(c->pipeline->conc, c->netns, server_addr(c), at,
-					  window ? r->t_first_ns : at, window ? r->t_last_ns : at,
-					  &at_start, &mean, &max))
+	if (!e->counted || c->pipeline->conc_short || tks_pipeline_starved(c) ||
+	    tks_conc_query(c->pipeline->conc, c->netns, server_addr(c), at,
+			   window ? r->t_first_ns : at, window ? r->t_last_ns : at, &at_start,
+			   &mean, &max))
 		return;
 	if (r->t_request_end_ns != TKS_NULL)
 		r->conc_at_start = at_start;
@@ -170,6 +171,7 @@ static void trim_history(struct tks_pipeline *p)
 		tks_conc_trim(p->conc, t);
 		return;
 	}
+	p->conc_short = p->starved;
 }
 
 /* --- the record --- */
@@ -221,17 +223,23 @@ static void report(struct tks_exchange *e, enum tks_outcome how)
 {
 	struct tks_pipeline *p = e->conn->pipeline;
 	struct tks_request *r = e->rec;
+	uint64_t failed;
 
 	fill_identity(e);
-	if (!e->answered && e->maybe_lost)
+	if ((!e->answered && e->maybe_lost) || tks_pipeline_starved(e->conn))
 		r->flags |= TKS_F_LOST;
 	tks_reqstate_finish(e->rs, how);
+	if (tks_pipeline_starved(e->conn))
+		r->flags |= TKS_F_LOST;
 	unsay_end(r, how);
 	concurrency_figures(e, r);
 	r->id = p->next_id++;
 	p->counters.requests++;
+	failed = p->mem->failed;
 	if (p->cfg.on_request)
 		p->cfg.on_request(p->cfg.ctx, r);
+	/* What the receiver could not do is its own affair. */
+	p->failed_before += p->mem->failed - failed;
 }
 
 /* Of the answers that are open when their stream ends so. */

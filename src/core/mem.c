@@ -5,15 +5,18 @@
  */
 #include "tokensnoop/mem.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+static bool asked_to_fail(const struct tks_mem *m)
+{
+	return m->fail_at && (m->fail_once ? m->calls == m->fail_at : m->calls >= m->fail_at);
+}
 
 static bool refuse(struct tks_mem *m, size_t more)
 {
 	m->calls++;
-	if ((m->fail_at && m->calls >= m->fail_at) ||
-	    (m->limit && (m->used > m->limit || more > m->limit - m->used))) {
+	if (asked_to_fail(m) || (m->limit && (m->used > m->limit || more > m->limit - m->used))) {
 		m->failed++;
 		return true;
 	}

@@ -352,6 +352,46 @@ static int tx_gap(void *ctx, uint64_t off, uint64_t len, enum tks_gap_why why)
 static const struct tks_stream_ops rx_ops = { .data = rx_data, .gap = rx_gap };
 static const struct tks_stream_ops tx_ops = { .data = tx_data, .gap = tx_gap };
 
+/* --- want of memory --- */
+
+/* Parsers go on with what they have; that something is missing is said of all that they tell. */
+static void starve(struct tks_conn *c)
+{
+	c->pipeline->starved += !c->starved;
+	c->starved = true;
+}
+
+/* Begins work on a connection, and ends it. Events come within events. */
+static uint64_t begin_work(struct tks_pipeline *p)
+{
+	uint64_t outer = p->failed_before;
+
+	p->failed_before = p->mem->failed;
+	return outer;
+}
+
+/* The connection may be gone by then. Of events of TLS libraries nobody says whose they are. */
+static void end_work(struct tks_pipeline *p, uint64_t key, bool of_tls, uint64_t outer)
+{
+	uint64_t failed = p->mem->failed - p->failed_before;
+	struct tks_conn *c;
+	struct tks_list *l;
+
+	p->failed_before = outer;
+	if (!failed)
+		return;
+	p->counters.no_memory++;
+	p->conc_short = true;
+	c = tks_conns_find(&p->conns, key);
+	if (c)
+		starve(c);
+	for (l = p->conns.lru.next; of_tls && l != &p->conns.lru; l = l->next) {
+		c = tks_list_entry(l, struct tks_conn, lru);
+		if (c->tls || c->untied)
+			starve(c);
+	}
+}
+
 /* --- connections --- */
 
 static void drop(struct tks_conn *c, bool open)
@@ -370,6 +410,7 @@ static void drop(struct tks_conn *c, bool open)
 		p->counters.refused_segments += c->stream[dir].refused;
 		tks_stream_free(&c->stream[dir]);
 	}
+	p->starved -= c->starved;
 	tks_conns_remove(&p->conns, c);
 	p->counters.open_connections--;
 }
@@ -408,8 +449,10 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 		drop(tks_conns_oldest(&p->conns), true);
 	}
 	c = tks_conns_add(&p->conns, key);
-	if (!c)
+	if (!c) {
+		p->conn_refused = true;
 		return NULL;
+	}
 	p->counters.connections++;
 	p->counters.open_connections++;
 	c->pipeline = p;
@@ -417,6 +460,9 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 	c->local = ev->local;
 	c->peer = ev->peer;
 	c->netns = ev->netns;
+	/* What came before, its name and its requests, may be what was not taken up. */
+	if (p->conn_refused && ev->kind != TKS_EV_OPEN)
+		starve(c);
 	name_unix(c, ev);
 	tks_early_init(&c->ahead, p->mem);
 	tks_pipeline_streams_init(c);
@@ -611,16 +657,11 @@ static int on_tls_event(struct tks_pipeline *p, const struct tks_event *ev)
 	return err;
 }
 
-int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
+static int on_conn_event(struct tks_pipeline *p, const struct tks_event *ev)
 {
 	struct tks_conn *c;
 	bool fresh;
 
-	p->counters.events++;
-	if (ev->kind >= TKS_EV_PLAIN)
-		return on_tls_event(p, ev);
-	if (!ev->conn)
-		return on_early(p, ev);
 	c = tks_conns_find(&p->conns, ev->conn);
 	fresh = !c;
 	if (!c && (ev->kind == TKS_EV_FIN || ev->kind == TKS_EV_CLOSE))
@@ -659,6 +700,22 @@ int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
 	return -EINVAL;
 }
 
+int tks_pipeline_feed(struct tks_pipeline *p, const struct tks_event *ev)
+{
+	uint64_t outer = begin_work(p);
+	int err;
+
+	p->counters.events++;
+	if (ev->kind >= TKS_EV_PLAIN)
+		err = on_tls_event(p, ev);
+	else if (!ev->conn)
+		err = on_early(p, ev);
+	else
+		err = on_conn_event(p, ev);
+	end_work(p, ev->conn, ev->kind >= TKS_EV_PLAIN, outer);
+	return err;
+}
+
 static void advance_tls(struct tks_conn *c, uint64_t now_ns)
 {
 	const struct tks_pipeline_config *cfg = &c->pipeline->cfg;
@@ -671,12 +728,28 @@ static void advance_tls(struct tks_conn *c, uint64_t now_ns)
 		cfg->on_blind(cfg->ctx, &c->proc, &c->local, c->kernel_tls);
 }
 
+static void advance_conn(struct tks_conn *c, uint64_t now_ns)
+{
+	if (c->tls)
+		advance_tls(c, now_ns);
+	if (c->ahead.n && c->last_ns + AHEAD_NS < now_ns)
+		feed_ahead(c);
+	tks_stream_advance(&c->stream[TKS_RX], now_ns);
+	tks_stream_advance(&c->stream[TKS_TX], now_ns);
+	if (c->closing && c->last_ns + CLOSE_NS < now_ns)
+		tks_pipeline_conn_over(c);
+	else
+		release(c);
+}
+
 void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 {
 	struct tks_list *l, *prev;
+	uint64_t outer = begin_work(p), key;
 
 	if (p->tls)
 		tks_tls_advance(p->tls, now_ns);
+	end_work(p, 0, true, outer);
 	/* Newest first: a hole comes with an event and does not live longer than its wait. */
 	for (l = p->conns.lru.prev; l != &p->conns.lru; l = prev) {
 		struct tks_conn *c = tks_list_entry(l, struct tks_conn, lru);
@@ -686,16 +759,10 @@ void tks_pipeline_advance(struct tks_pipeline *p, uint64_t now_ns)
 			break;
 		if (c->proto == TKS_PROTO_IGNORED)
 			continue;
-		if (c->tls)
-			advance_tls(c, now_ns);
-		if (c->ahead.n && c->last_ns + AHEAD_NS < now_ns)
-			feed_ahead(c);
-		tks_stream_advance(&c->stream[TKS_RX], now_ns);
-		tks_stream_advance(&c->stream[TKS_TX], now_ns);
-		if (c->closing && c->last_ns + CLOSE_NS < now_ns)
-			tks_pipeline_conn_over(c);
-		else
-			release(c);
+		key = c->key;
+		outer = begin_work(p);
+		advance_conn(c, now_ns);
+		end_work(p, key, false, outer);
 	}
 }
 
@@ -714,23 +781,31 @@ void tks_pipeline_unix_missed(struct tks_pipeline *p, uint64_t n)
 	}
 }
 
+static void finish_conn(struct tks_conn *c, uint64_t now_ns)
+{
+	if (c->closing) {
+		tks_pipeline_conn_over(c);
+		return;
+	}
+	if (c->proto != TKS_PROTO_IGNORED) {
+		feed_ahead(c);
+		tks_stream_flush(&c->stream[TKS_RX]);
+		tks_stream_flush(&c->stream[TKS_TX]);
+	}
+	if (c->last_ns < now_ns)
+		c->last_ns = now_ns;
+	drop(c, true);
+}
+
 void tks_pipeline_finish(struct tks_pipeline *p, uint64_t now_ns)
 {
 	struct tks_conn *c;
 
 	while ((c = tks_conns_oldest(&p->conns))) {
-		if (c->closing) {
-			tks_pipeline_conn_over(c);
-			continue;
-		}
-		if (c->proto != TKS_PROTO_IGNORED) {
-			feed_ahead(c);
-			tks_stream_flush(&c->stream[TKS_RX]);
-			tks_stream_flush(&c->stream[TKS_TX]);
-		}
-		if (c->last_ns < now_ns)
-			c->last_ns = now_ns;
-		drop(c, true);
+		uint64_t outer = begin_work(p), key = c->key;
+
+		finish_conn(c, now_ns);
+		end_work(p, key, false, outer);
 	}
 }
 

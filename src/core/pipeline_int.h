@@ -19,6 +19,10 @@ struct tks_pipeline {
 	uint64_t next_untied; /* keys of what stands for connections that are not known */
 	struct tks_list running; /* exchanges, oldest first */
 	struct tks_pipeline_counters counters;
+	uint64_t failed_before; /* mem->failed as the event under way came */
+	uint32_t starved; /* connections that are */
+	bool conn_refused; /* one was not taken up for want of memory */
+	bool conc_short; /* requests may be missing in the concurrency history */
 	uint64_t next_id;
 };
 
@@ -26,6 +30,12 @@ struct tks_pipeline {
  * and namespace as ev says. NULL without memory. */
 struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 				       const struct tks_event *ev);
+
+/* Something is missing of what its records say: in the event under way, or before. */
+static inline bool tks_pipeline_starved(const struct tks_conn *c)
+{
+	return c->starved || c->pipeline->mem->failed != c->pipeline->failed_before;
+}
 
 /* Its streams begin anew, empty. */
 void tks_pipeline_streams_init(struct tks_conn *c);

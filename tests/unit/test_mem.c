@@ -124,6 +124,21 @@ static void fails_from_the_call_asked_for(void **state)
 	assert_int_equal(m.used, 0);
 }
 
+static void fails_once(void **state)
+{
+	struct tks_mem m = { .fail_at = 2, .fail_once = true };
+	char *a = tks_mem_alloc(&m, 10), *b = tks_mem_alloc(&m, 10), *c = tks_mem_alloc(&m, 10);
+
+	(void)state;
+	assert_non_null(a);
+	assert_null(b);
+	assert_non_null(c);
+	assert_int_equal(m.failed, 1);
+	assert_int_equal(m.used, 20);
+	tks_mem_free(&m, a, 10);
+	tks_mem_free(&m, c, 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -133,6 +148,7 @@ int main(void)
 		cmocka_unit_test(limit_is_exact),
 		cmocka_unit_test(huge_size_does_not_wrap),
 		cmocka_unit_test(fails_from_the_call_asked_for),
+		cmocka_unit_test(fails_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
