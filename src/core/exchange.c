@@ -143,7 +143,7 @@ static void concurrency_figures(struct tks_exchange *e, struct tks_request *r)
 	int64_t at = e->begun_ns, at_start, max;
 	double mean;
 
-	if (!e->counted || c->pipeline->conc_short || tks_pipeline_starved(c) ||
+	if (!e->counted || c->pipeline->short_of_memory || tks_pipeline_starved(c) ||
 	    tks_conc_query(c->pipeline->conc, c->netns, server_addr(c), at,
 			   window ? r->t_first_ns : at, window ? r->t_last_ns : at, &at_start,
 			   &mean, &max))
@@ -171,7 +171,6 @@ static void trim_history(struct tks_pipeline *p)
 		tks_conc_trim(p->conc, t);
 		return;
 	}
-	p->conc_short = p->starved;
 }
 
 /* --- the record --- */

@@ -354,14 +354,10 @@ static const struct tks_stream_ops tx_ops = { .data = tx_data, .gap = tx_gap };
 
 /* --- want of memory --- */
 
-/* Parsers go on with what they have; that something is missing is said of all that they tell. */
-static void starve(struct tks_conn *c)
-{
-	c->pipeline->starved += !c->starved;
-	c->starved = true;
-}
-
-/* Begins work on a connection, and ends it. Events come within events. */
+/*
+ * Parsers go on with what they have; that something is missing is said of all that is told of the
+ * connection. Events come within events.
+ */
 static uint64_t begin_work(struct tks_pipeline *p)
 {
 	uint64_t outer = p->failed_before;
@@ -381,14 +377,13 @@ static void end_work(struct tks_pipeline *p, uint64_t key, bool of_tls, uint64_t
 	if (!failed)
 		return;
 	p->counters.no_memory++;
-	p->conc_short = true;
+	p->short_of_memory = true;
 	c = tks_conns_find(&p->conns, key);
 	if (c)
-		starve(c);
+		c->starved = true;
 	for (l = p->conns.lru.next; of_tls && l != &p->conns.lru; l = l->next) {
 		c = tks_list_entry(l, struct tks_conn, lru);
-		if (c->tls || c->untied)
-			starve(c);
+		c->starved |= c->tls || c->untied;
 	}
 }
 
@@ -410,7 +405,6 @@ static void drop(struct tks_conn *c, bool open)
 		p->counters.refused_segments += c->stream[dir].refused;
 		tks_stream_free(&c->stream[dir]);
 	}
-	p->starved -= c->starved;
 	tks_conns_remove(&p->conns, c);
 	p->counters.open_connections--;
 }
@@ -449,10 +443,8 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 		drop(tks_conns_oldest(&p->conns), true);
 	}
 	c = tks_conns_add(&p->conns, key);
-	if (!c) {
-		p->conn_refused = true;
+	if (!c)
 		return NULL;
-	}
 	p->counters.connections++;
 	p->counters.open_connections++;
 	c->pipeline = p;
@@ -460,9 +452,8 @@ struct tks_conn *tks_pipeline_conn_new(struct tks_pipeline *p, uint64_t key,
 	c->local = ev->local;
 	c->peer = ev->peer;
 	c->netns = ev->netns;
-	/* What came before, its name and its requests, may be what was not taken up. */
-	if (p->conn_refused && ev->kind != TKS_EV_OPEN)
-		starve(c);
+	/* What came before, or whose connection it is, may be what was not kept. */
+	c->starved = p->short_of_memory && ev->kind != TKS_EV_OPEN;
 	name_unix(c, ev);
 	tks_early_init(&c->ahead, p->mem);
 	tks_pipeline_streams_init(c);

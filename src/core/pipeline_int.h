@@ -20,9 +20,7 @@ struct tks_pipeline {
 	struct tks_list running; /* exchanges, oldest first */
 	struct tks_pipeline_counters counters;
 	uint64_t failed_before; /* mem->failed as the event under way came */
-	uint32_t starved; /* connections that are */
-	bool conn_refused; /* one was not taken up for want of memory */
-	bool conc_short; /* requests may be missing in the concurrency history */
+	bool short_of_memory; /* once: requests may be missing that nobody knows of */
 	uint64_t next_id;
 };
 
