@@ -27,6 +27,7 @@ enum {
 	CHANGED_MAX = 256, /* processes to look at; past it all are */
 	SCAN_MS = 10000, /* all processes are looked at so often, for what was missed */
 	AGAIN_MS = 50,
+	FILES_MIN = 64, /* about 45 are open while hooks are tried */
 	ROUND_MS = 1000, /* and after one that was missed its files are told of again, so often */
 };
 
@@ -311,6 +312,7 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 	struct tks_capture *c;
 	struct tks_finding findings[TKS_FINDINGS];
 	const struct tks_finding *wrong = tks_preflight(findings);
+	unsigned long files;
 	int err;
 
 	why[0] = 0;
@@ -322,7 +324,13 @@ int tks_capture_open(const struct tks_capture_config *cfg, struct tks_capture **
 	if (!c)
 		return -ENOMEM;
 	c->stats_fd = -1;
-	tks_raise_open_files();
+	files = tks_raise_open_files();
+	if (files < FILES_MIN) {
+		snprintf(why, len, "only %lu files may be open, and it needs %d: raise ulimit -n",
+			 files, FILES_MIN);
+		tks_capture_close(c);
+		return -EMFILE;
+	}
 	err = load_best(c, cfg, &spec);
 	if (err)
 		err = choose(c, cfg, &spec, why, len);

@@ -469,7 +469,7 @@ const char *tks_hook_forced(const char *point)
 
 	for (; *point && n + 1 < sizeof(name); point++)
 		name[n++] = (char)toupper((unsigned char)*point);
-	return getenv(name);
+	return secure_getenv(name);
 }
 
 bool tks_hooks_best(struct tks_open_spec *spec, unsigned int without)

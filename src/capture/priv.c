@@ -46,12 +46,12 @@ bool tks_has_seccomp(pid_t pid)
 	return status_field(pid, "Seccomp") != 0;
 }
 
-void tks_raise_open_files(void)
+unsigned long tks_raise_open_files(void)
 {
-	struct rlimit limit;
+	struct rlimit limit = { .rlim_max = RLIM_INFINITY };
 
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
+	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_max;
 }

@@ -13,7 +13,8 @@ bool tks_uretprobe_is_syscall(void);
 /* The process runs under seccomp. */
 bool tks_has_seccomp(pid_t pid);
 
-/* Lets this process open as many files as it may ask for: each program, map and probe is one. */
-void tks_raise_open_files(void);
+/* Lets this process open as many files as it may ask for: each program, map and probe is one. How
+ * many that are. */
+unsigned long tks_raise_open_files(void);
 
 #endif

@@ -62,8 +62,10 @@ static void on_signal(int sig)
 
 static void catch_signals(void)
 {
-	/* Without SA_RESTART: the wait for records ends at once. */
-	struct sigaction sa = { .sa_handler = on_signal };
+	/* The wait for records ends at once, as no wait for events is restarted; the output that a
+	 * slow reader holds up goes on. Who doesn't want to wait for that asks again, and it ends
+	 * there. */
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND };
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
@@ -189,6 +191,14 @@ static int open_capture(struct trace *t)
 	return TKS_EXIT_FAILED;
 }
 
+/* What tests of a full table set instead of the default. */
+static uint32_t max_connections(void)
+{
+	const char *text = secure_getenv("TOKENSNOOP_CONNECTIONS");
+
+	return text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+}
+
 static int open_core(struct trace *t)
 {
 	const struct tks_output_opts *o = &t->cfg->output;
@@ -197,6 +207,7 @@ static int open_core(struct trace *t)
 		.boundary = TKS_B_SEND,
 		.client_side = t->cfg->filter.all,
 		.clock_offset_ns = t->meta.clock_offset_ns,
+		.max_connections = max_connections(),
 		.on_request = on_request,
 		.on_verdict = on_verdict,
 		.on_obj_verdict = on_obj_verdict,

@@ -33,6 +33,8 @@ for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
 	echo "fuzz@300+:$name:sh tests/fuzz/run_one.sh build/fuzz/$name $seconds"
 done
+# Light, and no figure of it is a time.
+echo "live@900+:soak:python3 tests/live/soak.py --seconds 300"
 for tool in clang tidy cppcheck scan; do
 	echo "analysis@900+:$tool:python3 tests/analysis/run_analysis.py $tool"
 done
@@ -43,6 +45,7 @@ echo "live@300:privileges:python3 tests/live/run_privileges.py"
 echo "live@300:zoo:build/tests/zoo"
 echo "live@300:zoo_syscall:sh tests/live/zoo_syscall.sh"
 echo "live@300:loss:python3 tests/live/run_loss.py"
+echo "live@600:faults:python3 tests/live/run_faults.py"
 echo "selftest@300:live_check:python3 tests/live/test_check.py"
 echo "live@1200:dialects:python3 tests/live/run_dialects.py"
 echo "live@900:wires:python3 tests/live/run_wires.py"

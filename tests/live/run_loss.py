@@ -33,9 +33,9 @@ def records_until(path, count, seconds):
         time.sleep(0.05)
 
 
-def run(folder):
+def run(folder, ring_mb):
     path = os.path.join(folder, "records.jsonl")
-    args = ["--format", "jsonl", "--tokens", "--ring-mb", "1", "-o", path]
+    args = ["--format", "jsonl", "--tokens", "--ring-mb", str(ring_mb), "-o", path]
     with TruthServer(folder) as server, Tracer(folder, server.port, args) as tracer:
         conns = [http.client.HTTPConnection("127.0.0.1", server.port) for _ in range(CONNECTIONS)]
         for c in conns:
@@ -58,7 +58,8 @@ def run(folder):
     return records, meta
 
 
-def problems(records, meta):
+def problems(records, meta, whole):
+    """whole: the same through a ring that holds it all."""
     short = [r for r in records if r["tokens"] == SHORT]
     hit = [r for r in records if "lost" in r["flags"]]
     found = []
@@ -70,7 +71,13 @@ def problems(records, meta):
         found.append("no record is flagged")
     if len(short) != 2 * CONNECTIONS or any(r["flags"] or r["finish"] != "length" for r in short):
         found.append(f"{len(short)} whole requests before and after, wanted {2 * CONNECTIONS} without a flag")
+    if whole["drops"]["lost_records"]:
+        found.append(f"the large ring was too small: {whole['drops']}")
+    if meta["events"] + meta["drops"]["lost_records"] != whole["events"]:
+        found.append(f"{meta['events']} came and {meta['drops']['lost_records']} were lost, of {whole['events']}")
     for r in records:
+        if ("lost" in r["flags"]) != (r["token_frames"] not in (SHORT, LONG)):
+            found.append(f"{r['token_frames']} token frames, and the flags {r['flags']}")
         if r["tokens"] not in (None, SHORT, LONG):
             found.append(f"a wrong number: {r['tokens']} tokens")
         if r["tokens"] is None and "lost" not in r["flags"]:
@@ -80,7 +87,7 @@ def problems(records, meta):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="tks-loss-") as folder:
-        found = problems(*run(folder))
+        found = problems(*run(folder, 1), run(folder, 64)[1])
     for line in found:
         print("#", line)
     print(f"{'not ok' if found else 'ok'} 1 - loss.small_ring\n1..1")
