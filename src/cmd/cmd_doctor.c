@@ -10,6 +10,7 @@
 
 #include "capture.h"
 #include "opts.h"
+#include "output.h"
 #include "preflight.h"
 #include "tls_attach.h"
 

@@ -15,6 +15,7 @@
 
 #include "confine.h"
 #include "opts.h"
+#include "output.h"
 #include "pcap_in.h"
 #include "source.h"
 #include "tokensnoop/pipeline.h"
@@ -81,13 +82,12 @@ static int begin_report(struct run *r)
 		.tokens = o->tokens,
 		.slo = o->slo.any,
 	};
-	int err;
+	const char *why;
 
-	r->out = tks_output_open(o->file);
+	r->out = tks_output_open(o->file, &why);
 	if (!r->out) {
-		err = -errno;
-		fprintf(stderr, "tokensnoop: %s: %s\n", o->file, strerror(-err));
-		return err;
+		fprintf(stderr, "tokensnoop: %s: %s\n", o->file, why);
+		return -EIO;
 	}
 	rc.out = r->out;
 	r->report = tks_report_new(&rc);

@@ -18,6 +18,7 @@
 #include "cgroup.h"
 #include "confine.h"
 #include "opts.h"
+#include "output.h"
 #include "tls_attach.h"
 #include "tokensnoop/event.h"
 #include "tokensnoop/pipeline.h"
@@ -400,11 +401,12 @@ static void say_not_seen(const struct tks_capture *c)
 
 static int trace(struct trace *t)
 {
+	const char *why;
 	int status, err;
 
-	t->out = tks_output_open(t->cfg->output.file);
+	t->out = tks_output_open(t->cfg->output.file, &why);
 	if (!t->out) {
-		fprintf(stderr, "tokensnoop: %s: %s\n", t->cfg->output.file, strerror(errno));
+		fprintf(stderr, "tokensnoop: %s: %s\n", t->cfg->output.file, why);
 		return TKS_EXIT_FAILED;
 	}
 	status = open_capture(t);

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <linux/bpf.h>
@@ -57,6 +58,17 @@ out:
 int tks_drop_lent_caps(void)
 {
 	return getauxval(AT_SECURE) ? keep_caps(0) : 0;
+}
+
+/* --- core dumps --- */
+
+void tks_no_core_dumps(void)
+{
+	const struct rlimit one = { 1, 1 }, none = { 0, 0 };
+
+	/* Where the limit is 0 already, only root may raise it. */
+	if (setrlimit(RLIMIT_CORE, &one))
+		setrlimit(RLIMIT_CORE, &none);
 }
 
 /* --- system calls --- */
@@ -189,6 +201,10 @@ int tks_confine_trace(uint64_t keep, const char **what)
 
 	*what = "no_new_privs";
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	/* Takes /proc/self away from users, so not for who opens /dev/stdin or /dev/fd yet. */
+	*what = "closing itself to debuggers";
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return -errno;
 	*what = "giving up capabilities";
 	err = keep_caps(keep);

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "cmd.h"
+#include "confine.h"
 #include "opts.h"
+#include "output.h"
 
 struct command {
 	const char *name;
@@ -56,6 +58,7 @@ int main(int argc, char **argv)
 {
 	const struct command *c;
 
+	tks_no_core_dumps();
 	/* A reader that has gone is seen as -EPIPE, so that the trace can be ended in order. */
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2)

@@ -7,11 +7,11 @@
 #include "opts.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "output.h"
 
 static const char *const format_names[] = {
 	[TKS_FMT_TABLE] = "table",
@@ -385,33 +385,6 @@ int tks_opts_begin(const struct tks_cmd_spec *spec, void *config, int argc, char
 	else
 		tks_version_print(stdout);
 	return tks_output_status(tks_output_close(stdout));
-}
-
-FILE *tks_output_open(const char *file)
-{
-	FILE *f;
-	int fd;
-
-	if (!file || strcmp(file, "-") == 0)
-		return stdout;
-	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return NULL;
-	f = fdopen(fd, "w");
-	if (!f)
-		close(fd);
-	return f;
-}
-
-int tks_output_close(FILE *f)
-{
-	int err = 0;
-
-	if (fflush(f) || ferror(f))
-		err = errno ? -errno : -EIO;
-	if (f != stdout && fclose(f) && !err)
-		err = -errno;
-	return err;
 }
 
 int tks_output_status(int err)

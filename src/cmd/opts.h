@@ -155,15 +155,6 @@ void tks_opts_help(const struct tks_cmd_spec *spec, FILE *out);
 
 void tks_version_print(FILE *out);
 
-/*
- * Opens what -o names: stdout for NULL and "-", else the file, emptied, made 0644 less the umask
- * (records hold no payload). NULL with errno.
- */
-FILE *tks_output_open(const char *file);
-
-/* Writes out what is buffered, closes unless stdout. 0, or the negative errno of a failed write. */
-int tks_output_close(FILE *f);
-
 /* The exit status after what a write returned: a reader that has gone (-EPIPE) is no failure. */
 int tks_output_status(int err);
 

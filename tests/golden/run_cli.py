@@ -206,20 +206,27 @@ def ports(tap):
 
 
 def output(tap):
-    os.umask(0o022)
+    os.umask(0)
     got = run("report", "--format", "jsonl", "-o", "out.jsonl", "k.pcap")
     mode = stat.S_IMODE(os.stat("out.jsonl").st_mode)
     with open("out.jsonl", "rb") as f:
         n = len(requests(f.read()))
-    check = Check(got, 0).also(not got.stdout, "output").also(mode == 0o644, oct(mode)).also(n == 2, "requests")
+    check = Check(got, 0).also(not got.stdout, "output").also(mode == 0o600, oct(mode)).also(n == 2, "requests")
     tap.ok(*verdict("-o FILE", check))
     got = run("report", "-o", "k.jsonl", "k.jsonl")
     check = Check(got, 2, ["-o k.jsonl: is one of the inputs"], silent=True)
     tap.ok(*verdict("-o onto an input", check.also(os.path.getsize("k.jsonl") > 100, "it was emptied")))
     got = run("report", "-o", "no/such/dir", "k.jsonl")
     tap.ok(*verdict("-o where nothing can be", Check(got, 1, ["no/such/dir: No such file"], silent=True)))
+    write("victim", b"v")
+    os.symlink("victim", "link")
+    got = run("report", "-o", "link", "k.jsonl")
+    check = Check(got, 1, ["link: is a symbolic link, which is not followed"], silent=True)
+    tap.ok(*verdict("-o onto a symbolic link", check.also(os.path.getsize("victim") == 1, "its target was written to")))
     got = run("report", "-o", "kept.jsonl", write("kept.jsonl", b"") and "missing.pcap")
     tap.ok(*verdict("no usable input", Check(got, 1, ["missing.pcap: No such file"], silent=True)))
+    got = run("report", "-o", "/dev/full", "k.jsonl")
+    tap.ok(*verdict("-o where no room is", Check(got, 1, ["No space left on device"], silent=True)))
     with open("/dev/full", "wb") as full:
         got = run("report", "k.jsonl", stdout=full)
     got.stdout = b""

@@ -7,6 +7,7 @@ usage: run_privileges.py [--list] [--keep DIR] [PATTERN...]     as run_live.py
 
 The program is copied and given file capabilities; it runs as one user and traces servers of another.
 """
+import contextlib
 import os
 import re
 import shutil
@@ -171,6 +172,66 @@ def report(folder):
     os.chmod(secret, 0o600)
     got = subprocess.run(as_user(USER, capped(TLS), "report", secret), capture_output=True, text=True, timeout=EXIT_S)
     judge([] if got.returncode == 1 and "Permission denied" in got.stderr else [f"exit status {got.returncode}: {got.stderr}"])
+
+
+# --- core dumps ---------------------------------------------------------------------------------------
+
+CORE_PATTERN = "/proc/sys/kernel/core_pattern"
+
+
+@contextlib.contextmanager
+def core_pattern(pattern):
+    with open(CORE_PATTERN, encoding="ascii") as f:
+        before = f.read()
+    with open(CORE_PATTERN, "w", encoding="ascii") as f:
+        f.write(pattern)
+    try:
+        yield
+    finally:
+        with open(CORE_PATTERN, "w", encoding="ascii") as f:
+            f.write(before)
+
+
+def dumps(folder):
+    return [name for name in os.listdir(folder) if name.startswith("dump")]
+
+
+def core(folder, piped, command):
+    """What dies leaves no dump, by a file or a pipe, where another program does."""
+    collect = os.path.join(folder, "collect")
+    with open(collect, "w", encoding="ascii") as f:
+        f.write(f"#!/bin/sh\ncat >{folder}/dump.$1\n")
+    os.chmod(collect, 0o755)
+    unlimited = ["sh", "-c", 'ulimit -c unlimited; exec "$@"', "sh"]
+    problems = []
+    with core_pattern(f"|{collect} %p" if piped else f"{folder}/dump.%p"):
+        if command == "trace":
+            with Tracer(folder, 9, wrap=unlimited) as tracer:
+                tracer.popen.send_signal(signal.SIGSEGV)
+                status = tracer.finish(EXIT_S)
+        else:
+            with subprocess.Popen([*unlimited, TOOL, "report", "-"], stdin=subprocess.PIPE) as reader:
+                reader.stdin.write(b'{"type":"request"')
+                reader.stdin.flush()
+                # It ignores SIGPIPE from its beginning on.
+                wait_for("a report that reads", EXIT_S,
+                         lambda: int(of(reader.pid, "SigIgn"), 16) & 1 << (signal.SIGPIPE - 1))
+                reader.send_signal(signal.SIGSEGV)
+                status = reader.wait(EXIT_S)
+        problems += [] if status == -signal.SIGSEGV else [f"exit status {status}, not SIGSEGV"]
+        with subprocess.Popen([*unlimited, "sleep", "60"]) as other:
+            wait_for("sleep", EXIT_S, lambda: of(other.pid, "Name") == "sleep")
+            other.send_signal(signal.SIGSEGV)
+            other.wait(EXIT_S)
+        # The kernel waits for neither a pipe's program nor its end.
+        wait_for("the other program's dump", EXIT_S, lambda: f"dump.{other.pid}" in dumps(folder))
+    problems += [f"there is {name}" for name in dumps(folder) if name != f"dump.{other.pid}"]
+    judge(problems)
+
+
+for _command in ("trace", "report"):
+    test(f"privileges.core.{_command}.file", False, _command)(core)
+    test(f"privileges.core.{_command}.pipe", True, _command)(core)
 
 
 # --- forbidden calls -----------------------------------------------------------------------------------
