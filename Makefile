@@ -78,17 +78,19 @@ $(B)/obj/llhttp/%.o: $(LLHTTP_SRC)/%.c
 	$(Q)$(CC) -std=gnu11 $(OPT) $(HERE_IS) $(if $(SAN),-fPIE,$(HARDEN)) $(SANFLAGS) -w -I$(LLHTTP_INC) -c $< -o $@
 
 # --- BPF ---------------------------------------------------------------------------------------
+# Twice: without the calls of kernel functions that came with 6.10, too.
 BPF_SRC := bpf/tokensnoop.bpf.c
-SKEL := $(B)/gen/tokensnoop.skel.h
-$(B)/gen/tokensnoop.bpf.o: $(BPF_SRC) $(wildcard bpf/*.h bpf/*.bpf.c) include/tokensnoop/record.h
-	$(call say,BPF,$<)
+SKEL := $(B)/gen/tokensnoop.skel.h $(B)/gen/nokfuncs.skel.h
+$(B)/gen/nokfuncs.bpf.o: BPF_CPPFLAGS := -DTKS_NO_KFUNCS
+$(B)/gen/%.bpf.o: $(BPF_SRC) $(wildcard bpf/*.h bpf/*.bpf.c) include/tokensnoop/record.h
+	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) -O2 -g $(HERE_IS) -target bpf -D__TARGET_ARCH_$(ARCH) -Wall -Werror -Wno-unused-function \
-		-I$(VMLINUX_DIR) -Iinclude -Ibpf -c $< -o $@.tmp
+		$(BPF_CPPFLAGS) -I$(VMLINUX_DIR) -Iinclude -Ibpf -c $< -o $@.tmp
 	$(Q)$(LLVM_STRIP) -g $@.tmp && mv $@.tmp $@
-$(SKEL): $(B)/gen/tokensnoop.bpf.o
+$(B)/gen/%.skel.h: $(B)/gen/%.bpf.o
 	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name tokensnoop_bpf > $@.tmp && mv $@.tmp $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
 $(call obj,$(CAPTURE_SRC)): $(SKEL)
 $(call obj,$(CAPTURE_SRC)) $(call obj,$(CMD_SRC)): CPPFLAGS += -I$(B)/gen -Isrc/capture
 

@@ -102,8 +102,17 @@ static __always_inline __u64 page_address_of(__u64 page)
  * and the sends of whoever has the CPU meanwhile are missed. cfg_preempt_off: these kfuncs are
  * there (6.10) and may be held over calls of global functions (6.15).
  */
+#ifdef TKS_NO_KFUNCS
+static __always_inline void bpf_preempt_disable(void)
+{
+}
+static __always_inline void bpf_preempt_enable(void)
+{
+}
+#else
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
+#endif
 
 static __always_inline void preempt_off(void)
 {

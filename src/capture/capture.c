@@ -26,6 +26,7 @@ enum {
 	RING_DEFAULT = 16 << 20,
 	CHANGED_MAX = 256, /* processes to look at; past it all are */
 	SCAN_MS = 10000, /* all processes are looked at so often, for what was missed */
+	SCAN_ALONE_MS = 2000, /* or so often, where nobody tells of mappings */
 	AGAIN_MS = 50,
 	FILES_MIN = 64, /* about 45 are open while hooks are tried */
 	ROUND_MS = 1000, /* and after one that was missed its files are told of again, so often */
@@ -197,7 +198,8 @@ static void look_for_libraries(struct tks_capture *c)
 	c->missed |= tks_tls_attach_changed(c->tls);
 	if (c->nchanged > CHANGED_MAX || now >= c->next_scan_ns) {
 		tks_tls_attach_scan(c->tls);
-		c->next_scan_ns = now + SCAN_MS * 1000000ull;
+		c->next_scan_ns = now + (tks_capture_polls_mappings(c) ? SCAN_ALONE_MS : SCAN_MS) *
+						1000000ull;
 		c->missed = true;
 	} else {
 		for (size_t i = 0; c->nagain && now >= c->again_ns && i < c->nagain; i++)
@@ -428,6 +430,11 @@ const char *tks_capture_why_not(const struct tks_capture *c, const char *point)
 			return c->why_not[p];
 	}
 	return NULL;
+}
+
+bool tks_capture_polls_mappings(const struct tks_capture *c)
+{
+	return c->tls && !c->skel->links.code_mmap;
 }
 
 uint64_t tks_capture_late_caps(const struct tks_capture *c)

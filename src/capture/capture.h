@@ -104,6 +104,10 @@ bool tks_capture_sees_tls(const struct tks_capture *c);
  * as the capture. */
 const char *tks_capture_why_not(const struct tks_capture *c, const char *point);
 
+/* TLS libraries that a running process loads are looked for every two seconds, as the kernel
+ * doesn't tell of them at once. */
+bool tks_capture_polls_mappings(const struct tks_capture *c);
+
 /* The capabilities (a bit each, as in linux/capability.h) that are needed as long as it goes on. */
 uint64_t tks_capture_late_caps(const struct tks_capture *c);
 

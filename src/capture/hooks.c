@@ -23,6 +23,7 @@
 
 #include "cgroup.h"
 #include "preflight.h"
+#include "nokfuncs.skel.h"
 #include "tokensnoop.skel.h"
 #include "uprobe.h"
 
@@ -206,17 +207,42 @@ static bool is_uprobe(const struct bpf_program *prog)
 	       !strcmp(section, "uprobe") || !strcmp(section, "uretprobe");
 }
 
+/*
+ * Of the two objects that are within the program the one without kernel functions that are not
+ * there: libbpf looks for these in all modules' types, which takes time, and before 6.9
+ * CAP_SYS_ADMIN (libbpf before 1.2 fails without). All else is the same in both.
+ */
+static struct tokensnoop_bpf *open_object(bool kfuncs)
+{
+	struct tokensnoop_bpf *skel = calloc(1, sizeof(*skel));
+	int err;
+
+	if (!skel)
+		return NULL;
+	err = tokensnoop_bpf__create_skeleton(skel);
+	if (!err && !kfuncs)
+		skel->skeleton->data = (void *)nokfuncs_bpf__elf_bytes(&skel->skeleton->data_sz);
+	if (!err)
+		err = bpf_object__open_skeleton(skel->skeleton, NULL);
+	if (!err)
+		return skel;
+	tokensnoop_bpf__destroy(skel);
+	errno = -err;
+	return NULL;
+}
+
 struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 {
 	const struct tks_hook *send = spec->hooks[TKS_POINT_SEND];
 	const struct tks_hook *tls = spec->hooks[TKS_POINT_TLS];
+	bool kfuncs = (functions_here() & PREEMPT_OFF) == PREEMPT_OFF;
 	int cpus = libbpf_num_possible_cpus();
 	struct tokensnoop_bpf *skel;
 	struct bpf_program *prog;
 
 	/* Its words are for developers; ours are made from errno and the verifier's log. */
 	libbpf_set_print(quiet);
-	skel = tokensnoop_bpf__open();
+	skel = open_object(kfuncs);
 	if (!skel)
 		return NULL;
 	bpf_object__for_each_program(prog, skel->obj)
@@ -234,7 +260,7 @@ struct tokensnoop_bpf *tks_hooks_open(const struct tks_open_spec *spec)
 		1;
 	skel->rodata->cfg_wake_bytes = spec->ring_bytes / 8;
 	skel->rodata->cfg_self = getpid();
-	skel->rodata->cfg_preempt_off = (functions_here() & PREEMPT_OFF) == PREEMPT_OFF;
+	skel->rodata->cfg_preempt_off = kfuncs;
 	find_page_bases(skel);
 	bpf_map__set_autocreate(skel->maps.inflight_task, !spec->compat);
 	bpf_map__set_autocreate(skel->maps.inflight_hash, spec->compat);
@@ -287,6 +313,8 @@ int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which)
 			link = attach_cgroup(prog);
 		else
 			link = bpf_program__attach(prog);
+		if (!link && prog == skel->progs.code_mmap)
+			continue; /* it takes tracefs; processes can be looked at instead */
 		if (!link)
 			return -errno;
 		*link_slot(skel, *which) = link;

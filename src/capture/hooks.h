@@ -40,7 +40,8 @@ bool tks_hooks_best(struct tks_open_spec *spec, unsigned int without);
  */
 int tks_hooks_try_uprobes(struct tokensnoop_bpf *skel);
 
-/* Attaches every program that is on. 0, or a negative errno with the program's name in *which. */
+/* Attaches every program that is on; code_mmap need not succeed. 0, or a negative errno with the
+ * program's name in *which. */
 int tks_hooks_attach(struct tokensnoop_bpf *skel, const char **which);
 
 #endif

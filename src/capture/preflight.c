@@ -24,7 +24,7 @@ const struct tks_cap_use tks_cap_uses[TKS_CAP_USES] = {
 	{ CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, TKS_LATE_TLS,
 	  "TLS of other users' processes: what they have mapped" },
 	{ CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, TKS_LATE_ALWAYS,
-	  "TLS, by tracefs and by libraries in closed folders; names of cgroups" },
+	  "TLS libraries in closed folders, or loaded late (tracefs); names of cgroups" },
 	{ CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", false, TKS_LATE_TLS,
 	  "TLS libraries that were replaced while in use" },
 	{ CAP_SYSLOG, "CAP_SYSLOG", false, TKS_LATE_NEVER,
@@ -80,11 +80,12 @@ __attribute__((format(printf, 3, 4))) static void say(struct tks_finding *f, int
 	va_end(args);
 }
 
+enum { ENOUGH = 64 << 20 }; /* the ring by default, and the tables */
+
 /* Tries what everything else stands on. 0 or a negative errno. */
-static int try_ring(void)
+static int try_ring(uint32_t bytes)
 {
-	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "tks_try", 0, 0, (uint32_t)getpagesize(),
-				NULL);
+	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "tks_try", 0, 0, bytes, NULL);
 
 	if (fd < 0)
 		return -errno;
@@ -151,7 +152,12 @@ static void look_at_caps(struct tks_finding *f)
 /* Only what the capabilities would permit. */
 static void look_at_refusal(struct tks_finding *f, int ring)
 {
-	if (ring != -EPERM && ring != -EACCES)
+	/* Before 5.11 what maps take counts as locked memory, of which users have little. */
+	if (!ring && !tks_has_cap(CAP_SYS_RESOURCE) && try_ring(ENOUGH) == -EPERM)
+		say(f, -EPERM,
+		    "too little memory may be locked (RLIMIT_MEMLOCK, which counts before Linux 5.11): "
+		    "ulimit -l unlimited, or CAP_SYS_RESOURCE");
+	else if (ring != -EPERM && ring != -EACCES)
 		say(f, 0, "permitted");
 	else if (tks_has_seccomp(getpid()))
 		say(f, -EPERM,
@@ -160,7 +166,7 @@ static void look_at_refusal(struct tks_finding *f, int ring)
 	else
 		say(f, -EPERM,
 		    "refused although the capabilities are there: by a security module (see its log: "
-		    "dmesg, ausearch -m avc), or by RLIMIT_MEMLOCK before 5.11 (ulimit -l unlimited)");
+		    "dmesg, ausearch -m avc)");
 }
 
 /* kernel_lockdown(7): in the mode "confidentiality" BPF may not read the kernel's memory. */
@@ -212,7 +218,7 @@ const struct tks_finding *tks_preflight(struct tks_finding f[TKS_FINDINGS])
 	static const char *const names[TKS_FINDINGS] = {
 		"kernel", "namespaces", "capabilities", "bpf()", "lockdown", "BTF", "cgroup v2",
 	};
-	int ring = try_ring();
+	int ring = try_ring((uint32_t)getpagesize());
 
 	for (int i = 0; i < TKS_FINDINGS; i++)
 		f[i] = (struct tks_finding){ .name = names[i] };

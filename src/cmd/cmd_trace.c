@@ -383,7 +383,7 @@ static void confine(const struct trace *t)
 			strerror(-err));
 }
 
-/* What was wanted and is optional. */
+/* What was wanted and is optional, or comes late. */
 static void say_not_seen(const struct tks_capture *c)
 {
 	static const struct {
@@ -397,6 +397,11 @@ static void say_not_seen(const struct tks_capture *c)
 			fprintf(stderr, "tokensnoop: not traced: %s: %s (see tokensnoop doctor)\n",
 				points[i].name, why);
 	}
+	if (tks_capture_polls_mappings(c))
+		fprintf(stderr,
+			"tokensnoop: TLS libraries that are loaded later are found within 2 s, not at once: "
+			"tracefs is not mounted, or closed (CAP_DAC_READ_SEARCH, on Debian also CAP_SYS_ADMIN or "
+			"kernel.perf_event_paranoid below 3)\n");
 }
 
 static int trace(struct trace *t)

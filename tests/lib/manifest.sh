@@ -54,4 +54,5 @@ echo "live@2700:tls:python3 tests/live/run_tls.py 'tls.*.tls.c64' 'tls.client.*'
 echo "live@600:unix:python3 tests/live/run_unix.py 'unix.*.c64' 'unix.[!uang]*'"
 echo "live@1800:servers:python3 tests/live/run_live.py"
 echo "selftest@900:kernels:python3 tests/kernels/selftest.py"
+echo "kernels@900:guests:python3 tests/kernels/run_guests.py"
 echo "kernels@3000:matrix:python3 tests/kernels/run_kernels.py"

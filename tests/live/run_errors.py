@@ -43,7 +43,7 @@ CASES = [
     ("own_pids", OWN_PIDS, ["trace"], {}, 3, ["namespaces: ", "--pid=host", "hostPID: true"]),
     ("own_cgroups", OWN_CGROUPS, ["trace"], {}, 3, ["namespaces: ", "--cgroupns=host"]),
     ("seccomp", SECCOMP, ["trace"], {}, 3, ["bpf(): ", "by this process's seccomp filter", "seccomp=unconfined"]),
-    ("refused", answering("EPERM"), ["trace"], {}, 3, ["bpf(): ", "security module", "RLIMIT_MEMLOCK before 5.11"]),
+    ("refused", answering("EPERM"), ["trace"], {}, 3, ["bpf(): ", "security module"]),
     ("too_old", answering("EINVAL"), ["trace"], {}, 3, ["kernel: ", "is too old", "5.10 and newer"]),
     ("no_bpf", answering("ENOSYS"), ["trace"], {}, 3, ["kernel: ", "has no bpf()", "CONFIG_BPF_SYSCALL"]),
     ("no_such_hook", [], ["trace"], {"TOKENSNOOP_HOOK_SEND": "nonsense"}, 3, ["no send hook works here", "doctor"]),
