@@ -14,11 +14,11 @@ for source in tests/unit/test_*.c; do
 	echo "unit@300+:$name:$tap build/tests/$name"
 	echo "san@600+:$name:$tap build/san/tests/$name"
 done
-echo "golden@600+:cases:python3 tests/golden/run_golden.py --tshark"
+echo "golden@1200+:cases:python3 tests/golden/run_golden.py --tshark"
 echo "golden@300+:cli:python3 tests/golden/run_cli.py"
 echo "golden@300+:h2_witness:python3 tests/golden/h2_witness.py"
 echo "san@1200+:golden:python3 tests/golden/run_golden.py build/san/tokensnoop"
-echo "san@600+:oom:python3 tests/golden/run_oom.py"
+echo "san@900+:oom:python3 tests/golden/run_oom.py"
 for source in tests/unit/test_*.c; do
 	name=$(basename "$source" .c)
 	echo "valgrind@900+:$name:valgrind -q --error-exitcode=9 --leak-check=full build/tests/$name"

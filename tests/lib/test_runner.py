@@ -129,7 +129,7 @@ def check_interrupt(folder):
     """Ctrl-C ends the commands, too, although they have sessions of their own."""
     lines = ["k+:a:echo $$ >a.pid; exec sleep 60", "k+:b:echo $$ >b.pid; exec sleep 60"]
     runner = subprocess.Popen([sys.executable, RUNNER, "--jobs", "2", *lines], cwd=folder, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)
+                              stderr=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     files = [os.path.join(folder, f"{name}.pid") for name in "ab"]
     for _ in range(100):
         if all(os.path.exists(f) and os.path.getsize(f) for f in files):

@@ -472,8 +472,12 @@ class Nginx(Process):
         wait_for("nginx", READY_S, listens)
 
     def workers(self):
-        with open(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children", encoding="utf-8") as f:
-            return [int(p) for p in f.read().split()]
+        """Of a master that listens before it has them."""
+        def found():
+            with open(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children", encoding="utf-8") as f:
+                return [int(p) for p in f.read().split()]
+
+        return wait_for("nginx's workers", READY_S, found)
 
 
 GZIP = "gzip on; gzip_types text/event-stream application/x-ndjson application/json; "

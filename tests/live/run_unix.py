@@ -150,7 +150,7 @@ def mid_stream(folder):
     """The tracer comes in the midst of an answer; the next on the connection is whole."""
     server = Local(folder, NODE)
     with server:
-        stream = Stream(server.port, "first", 100, 40).ask().read_until(b"first:", 2)
+        stream = Stream(server.port, "first", 200, 40).ask().read_until(b"first:", 2)
         with server.tracer(folder) as tracer:
             stream.read_until(b"\r\n0\r\n\r\n")
             second = Stream(server.port, "second", 5)
