@@ -15,8 +15,11 @@ CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 BPFTOOL ?= bpftool
 PREFIX ?= /usr/local
-ARCH := $(shell uname -m | sed 's/aarch64/arm64/;s/x86_64/x86/')
-VMLINUX_DIR := vmlinux/$(shell uname -m)
+# For another machine than this one: MACHINE, CC, AR and SYSROOT (make arm64 does it).
+MACHINE ?= $(shell uname -m)
+ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(MACHINE)))
+VMLINUX_DIR := vmlinux/$(MACHINE)
+SYSROOT ?=
 
 SAN ?=
 ifneq ($(SAN),)
@@ -44,8 +47,9 @@ HERE_IS := -ffile-prefix-map=$(CURDIR)=.
 LLHTTP_SRC := /usr/share/llhttp
 LLHTTP_INC := /usr/share/include/llhttp
 CPPFLAGS += -D_GNU_SOURCE -DTKS_VERSION='"$(VERSION)"' -Iinclude -Isrc/core -Isrc/report -isystem $(LLHTTP_INC)
+CPPFLAGS += $(if $(SYSROOT),-isystem $(SYSROOT)/usr/include -isystem $(SYSROOT)/usr/include/$(MACHINE)-linux-gnu)
 CFLAGS += -std=gnu11 $(OPT) $(HERE_IS) $(WARN) $(if $(SAN),,$(HARDEN)) $(SANFLAGS)
-LDFLAGS += $(if $(SAN),,-pie -Wl,-z,relro,-z,now,-z,noexecstack) $(SANFLAGS)
+LDFLAGS += $(if $(SYSROOT),-L$(SYSROOT)/usr/lib/$(MACHINE)-linux-gnu) $(if $(SAN),,-pie -Wl,-z,relro,-z,now,-z,noexecstack) $(SANFLAGS)
 
 CORE_SRC := $(wildcard src/core/*.c)
 REPORT_SRC := $(wildcard src/report/*.c)
@@ -65,7 +69,7 @@ $(B)/libtksreport.a: $(call obj,$(REPORT_SRC))
 $(B)/libtkscapture.a: $(call obj,$(CAPTURE_SRC))
 $(B)/%.a:
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/obj/%.o: %.c
 	$(call say,CC,$<)
@@ -113,6 +117,14 @@ $(B)/tokensnoop-static: $(call obj,$(CMD_SRC)) $(B)/libtkscapture.a $(B)/libtksr
 	$(Q)$(CC) $(filter-out -pie,$(LDFLAGS)) -static-pie $(patsubst %,-Wl$(comma)--defsym=dbus_%=abort,$(DBUS)) \
 		-Wl,--no-warnings -o $@ $^ $(LIBS) -lbrotlicommon -lz
 
+# All of it for aarch64, in build/arm64: objects, and static programs for tests/kernels.
+arm64:
+	$(Q)sh tests/lib/deps.sh test
+	$(Q)sysroot=$$(sh tests/kernels/sysroot.sh) && $(MAKE) --no-print-directory MACHINE=aarch64 B=build/arm64 \
+		CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar SYSROOT=$$sysroot \
+		TEST_LDFLAGS="-static -L$$sysroot/usr/lib/aarch64-linux-gnu" static arm64-bins
+arm64-bins: $(B)/tests/truth_server $(B)/tests/kclient $(B)/tests/zoo $(B)/tests/openssl_server
+
 # --- tests -------------------------------------------------------------------------------------
 $(B)/tests/test_%: tests/unit/test_%.c $(B)/libtksreport.a $(B)/libtkscore.a
 	$(call say,CC,$<)
@@ -138,12 +150,18 @@ $(B)/tests/kclient: TEST_LIBS := -lssl -lcrypto
 $(TEST_PROGS):
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -g -Wall -Wextra -Werror -o $@ $< -lpthread $(TEST_LIBS)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -g -Wall -Wextra -Werror $(TEST_LDFLAGS) -o $@ $< -lpthread $(TEST_LIBS)
+
+# Of tests/live, for the guests of tests/kernels.
+$(B)/tests/openssl_server: tests/live/servers/tls/openssl_server.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -g -Wall -Wextra -Werror $(TEST_LDFLAGS) -o $@ $< -lssl -lcrypto -lpthread
 
 $(B)/tests/zoo: tests/live/zoo.c $(B)/libtkscapture.a
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CAPTURE_LIBS)
+	$(Q)$(CC) $(CPPFLAGS) -Isrc/capture $(CFLAGS) $(if $(TEST_LDFLAGS),$(TEST_LDFLAGS),$(LDFLAGS)) -o $@ $^ $(CAPTURE_LIBS)
 
 $(B)/tests/h2_dump: tests/golden/h2_dump.c $(B)/libtkscore.a
 	$(call say,CC,$<)
@@ -212,6 +230,7 @@ check:
 	$(Q)sh tests/lib/deps.sh test
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) all unit-bins test-bins fuzz-bins
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined all unit-bins oom-bin
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) arm64
 	$(Q)sh tests/lib/manifest.sh >build/manifest
 	$(Q)python3 tests/lib/runner.py --jobs $(JOBS) build/manifest
 
@@ -269,6 +288,6 @@ clean:
 
 -include $(shell find build/obj build/tests build/san build/fuzz -name '*.d' 2>/dev/null)
 .PHONY: all unit-bins test-bins oom-bin bench-bins fuzz-bins fuzz demo check bench test coverage lint \
-	format install static dist deb clean
+	format install static arm64 arm64-bins dist deb clean
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Go: functions of crypto/tls by Go's internal ABI: the receiver in ax, a slice in bx, cx (its
- * length) and di, results from ax on, the goroutine in r14. No return probe, which would move what
- * Go's stacks are copied with: probes on the return instructions.
+ * Go: functions of crypto/tls by Go's internal ABI (see regs.bpf.h). No return probe, which would
+ * move what Go's stacks are copied with: probes on the return instructions.
  */
 
 SEC("?uprobe")
 int go_write(struct pt_regs *ctx)
 {
 	struct tls_piece p = { .kind = TKS_REC_TLS_TX, .lib = TKS_TLS_GO };
-	struct go_call *g = go_call_get(ctx->r14, true);
+	struct go_call *g = go_call_get(GO_GOROUTINE(ctx), true);
 	struct tls_call *c = tls_call_get(true);
-	__u64 len = ctx->cx;
+	__u64 len = GO_REG3(ctx);
 	struct tls_obj *o;
 
 	p.ts_ns = bpf_ktime_get_ns();
-	p.obj = ctx->ax;
-	p.addr = ctx->bx;
+	p.obj = GO_REG1(ctx);
+	p.addr = GO_REG2(ctx);
 	if (!g || !c || !p.obj || !p.addr || !len || len > 0x7fffffff)
 		return 0;
 	o = tls_obj_get(p.obj);
@@ -34,31 +33,31 @@ int go_write(struct pt_regs *ctx)
 SEC("?uprobe")
 int go_handshake(struct pt_regs *ctx)
 {
-	struct go_call *g = go_call_get(ctx->r14, true);
+	struct go_call *g = go_call_get(GO_GOROUTINE(ctx), true);
 
-	if (!g || g->obj == ctx->ax)
+	if (!g || g->obj == GO_REG1(ctx))
 		return 0;
 	g->call = 0;
-	g->obj = tls_obj_get(ctx->ax) ? ctx->ax : 0;
+	g->obj = tls_obj_get(GO_REG1(ctx)) ? GO_REG1(ctx) : 0;
 	return 0;
 }
 
 SEC("?uprobe")
 int go_close(struct pt_regs *ctx)
 {
-	return tls_obj_free(ctx->ax);
+	return tls_obj_free(GO_REG1(ctx));
 }
 
 SEC("?uprobe")
 int go_read(struct pt_regs *ctx)
 {
-	struct go_call *g = go_call_get(ctx->r14, true);
+	struct go_call *g = go_call_get(GO_GOROUTINE(ctx), true);
 
 	if (!g)
 		return 0;
-	g->read_obj = ctx->ax;
-	g->read_buf = ctx->bx;
-	g->read_size = ctx->cx;
+	g->read_obj = GO_REG1(ctx);
+	g->read_buf = GO_REG2(ctx);
+	g->read_size = GO_REG3(ctx);
 	return 0;
 }
 
@@ -66,8 +65,8 @@ SEC("?uprobe")
 int go_read_ret(struct pt_regs *ctx)
 {
 	struct tls_piece p = { .kind = TKS_REC_TLS_RX, .lib = TKS_TLS_GO };
-	struct go_call *g = go_call_get(ctx->r14, false);
-	__u64 len = ctx->ax;
+	struct go_call *g = go_call_get(GO_GOROUTINE(ctx), false);
+	__u64 len = GO_REG1(ctx);
 	struct tls_call *c;
 	struct tls_obj *o;
 

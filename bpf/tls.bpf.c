@@ -149,14 +149,11 @@ static __always_inline __u64 entry_sp(struct pt_regs *ctx)
 static __always_inline void tls_enter(struct tls_call *c, struct pt_regs *ctx, __u64 obj,
 				      __u32 call, __u32 lib)
 {
-	__u64 ret = 0;
-
 	c->obj = obj;
 	c->call = call;
 	c->lib = lib;
 	c->sp = entry_sp(ctx);
-	bpf_probe_read_user(&ret, sizeof(ret), (void *)c->sp);
-	c->ret = ret;
+	c->ret = return_address(ctx, c->sp);
 }
 
 static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, __u64 len,
@@ -171,7 +168,7 @@ static __always_inline int tls_write(struct pt_regs *ctx, __u64 obj, __u64 buf, 
 	if (!obj || !buf || !len || len > 0x7fffffff)
 		return 0;
 	/* gnutls_record_uncork writes what it was given before. */
-	c = tls_nested_at(entry_sp(ctx));
+	c = tls_nested_at(entry_sp(ctx), PT_REGS_FP(ctx));
 	if (c && c->obj == obj)
 		return 0;
 	o = tls_obj_get(obj);
@@ -228,7 +225,7 @@ int BPF_KPROBE(tls_write_nss, __u64 fd, __u64 buf, __u64 num)
 /* Calls in which a library may send without being written to. */
 static __always_inline int tls_other(struct pt_regs *ctx, __u64 obj, __u32 lib)
 {
-	struct tls_call *c = tls_nested_at(entry_sp(ctx));
+	struct tls_call *c = tls_nested_at(entry_sp(ctx), PT_REGS_FP(ctx));
 
 	/* Within a write (SSL_write_early_data connects first) it is the write's. */
 	if (c && c->obj == obj && c->call)
@@ -285,7 +282,7 @@ int BPF_KPROBE(tls_out_openssl, __u64 bio, __u64 buf, __u64 num)
 {
 	struct tls_piece p = { .addr = buf, .kind = TKS_REC_TLS_OUT, .lib = TKS_TLS_OPENSSL };
 	/* Not what an application puts into a BIO by itself: what has arrived, in memory BIOs. */
-	struct tls_call *c = tls_nested_at(entry_sp(ctx));
+	struct tls_call *c = tls_nested_at(entry_sp(ctx), PT_REGS_FP(ctx));
 	__u8 type = 0;
 
 	if (!c || !c->obj || c->lib != TKS_TLS_OPENSSL || (__s32)num <= 0 || !tls_obj_get(c->obj))

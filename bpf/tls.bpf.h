@@ -90,7 +90,6 @@ struct {
 /* Set by userspace with the first probe: without one no send asks. */
 __u32 tls_on, go_on;
 
-/* x86-64 keeps the goroutine in r14 (Go's internal ABI). */
 static __always_inline struct go_call *go_call_get(__u64 g, bool make)
 {
 	struct go_key key = { .g = g, .pid = bpf_get_current_pid_tgid() >> 32 };
@@ -108,25 +107,21 @@ static __always_inline struct go_call *go_nested(void)
 {
 	struct pt_regs *regs = (void *)user_regs();
 
-	return regs ? go_call_get(BPF_CORE_READ(regs, r14), false) : NULL;
+	return regs ? go_call_get(GO_GOROUTINE_CORE(regs), false) : NULL;
 }
 
-enum { TLS_STACK = 8 << 20 }; /* further apart stack pointers are of different stacks */
-
 /*
- * The library's call that is under way where the stack pointer is sp: its frame is still there.
+ * The library's call that is under way where the stack pointer is sp and the frame pointer fp: its
+ * frame is still there.
  * What a call that is over left on the stack may lie there for long, above sp: it is none.
  */
-static __always_inline struct tls_call *tls_nested_at(__u64 sp)
+static __always_inline struct tls_call *tls_nested_at(__u64 sp, __u64 fp)
 {
 	struct tls_call *c = tls_call_get(false);
-	__u64 ret = 0;
 
 	if (!c || !c->obj || (sp >= c->sp && sp - c->sp < TLS_STACK))
 		return NULL;
-	if (bpf_probe_read_user(&ret, sizeof(ret), (void *)c->sp) || ret != c->ret)
-		return NULL;
-	return c;
+	return frame_there(fp, c->sp, c->ret) ? c : NULL;
 }
 
 /* The call that the current task's send is nested in. */
@@ -134,7 +129,7 @@ static __always_inline struct tls_call *tls_nested(void)
 {
 	struct pt_regs *regs = (void *)user_regs();
 
-	return regs ? tls_nested_at(PT_REGS_SP_CORE(regs)) : NULL;
+	return regs ? tls_nested_at(PT_REGS_SP_CORE(regs), PT_REGS_FP_CORE(regs)) : NULL;
 }
 
 static __always_inline void tls_rec(struct tks_rec *r)

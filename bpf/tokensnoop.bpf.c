@@ -20,6 +20,7 @@
 #include "conn.bpf.h"
 #include "emit.bpf.h"
 #include "iov.bpf.h"
+#include "regs.bpf.h"
 #include "tls.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -139,23 +139,31 @@ static const char *name_of(const struct gotab *t, uint64_t i, size_t *max)
 
 /* --- a function --- */
 
-/* One instruction of a function; op_str as the disassembler writes it. */
-static bool checks_stack(const cs_insn *insn)
-{
-	return insn->id == X86_INS_CMP && strstr(insn->op_str, "[r14 + 0x10]");
-}
-
 /*
- * It begins with a comparison of the stack pointer with the goroutine's bound, which the register
- * ABI (1.17) keeps in r14, and a jump to where the stack is grown and the function begun again.
+ * A function begins with a comparison of the stack pointer with the goroutine's bound, which the
+ * register ABI (1.17) keeps at 16(g), and a jump to where the stack is grown and the function begun
+ * again. Text as the disassembler writes it.
  */
+#if defined(__x86_64__)
+static const cs_arch GO_ARCH = CS_ARCH_X86;
+static const cs_mode GO_MODE = CS_MODE_64;
+static const unsigned int GO_RETURN = X86_INS_RET;
+static const char GO_COMPARE[] = "cmp", GO_BOUND[] = "[r14 + 0x10]", GO_GROW[] = "jbe";
+#elif defined(__aarch64__)
+/* The bound was loaded to x16 before. */
+static const cs_arch GO_ARCH = CS_ARCH_ARM64;
+static const cs_mode GO_MODE = CS_MODE_ARM;
+static const unsigned int GO_RETURN = ARM64_INS_RET;
+static const char GO_COMPARE[] = "cmp", GO_BOUND[] = "x16", GO_GROW[] = "b.ls";
+#endif
+
 static void instruction(struct tks_gofunc *f, const cs_insn *insn, bool *compared)
 {
-	if (checks_stack(insn))
+	if (!strcmp(insn->mnemonic, GO_COMPARE) && strstr(insn->op_str, GO_BOUND))
 		*compared = true;
-	else if (insn->id == X86_INS_JBE && *compared && !f->entry)
+	else if (!strcmp(insn->mnemonic, GO_GROW) && *compared && !f->entry)
 		f->entry = insn->address + insn->size;
-	else if (insn->id == X86_INS_RET && f->nreturns <= TKS_GO_RETURNS_MAX)
+	else if (insn->id == GO_RETURN && f->nreturns <= TKS_GO_RETURNS_MAX)
 		f->returns[f->nreturns++ % TKS_GO_RETURNS_MAX] = insn->address;
 }
 
@@ -167,8 +175,12 @@ static int disassemble(const uint8_t *code, size_t n, uint64_t offset, struct tk
 	csh cs;
 	int err = 0;
 
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+	if (cs_open(GO_ARCH, GO_MODE, &cs))
 		return -ENOMEM;
+	/* Where all instructions are of one length, what is none (zeros behind the function) hides
+	 * none. */
+	if (GO_ARCH == CS_ARCH_ARM64)
+		cs_option(cs, CS_OPT_SKIPDATA, CS_OPT_ON);
 	insn = cs_malloc(cs);
 	if (!insn) {
 		err = -ENOMEM;

@@ -3,7 +3,7 @@
 #
 # Get one of Debian's stock cloud kernels and print the folder it lies in.
 #
-#   fetch.sh LABEL        LABEL is 5.10, 6.1, 6.12 or 7.x (newest of sid)
+#   fetch.sh LABEL        LABEL is 5.10, 6.1, 6.12, 7.x (newest of sid) or 6.12-arm64
 #   fetch.sh --list       print the labels
 #   TKS_REFRESH=1         fetch again although the cache has one
 #   TKS_CACHE=DIR         cache folder (default: build/cache of this source tree)
@@ -32,17 +32,19 @@ die()
 # secure-boot signature, which qemu doesn't look at.
 case "${1:-}" in
 --list)
-	printf '%s\n' 5.10 6.1 6.12 7.x
+	printf '%s\n' 5.10 6.1 6.12 7.x 6.12-arm64
 	exit 0
 	;;
 5.10) suite=bullseye version='5\.10\.' ;;
 6.1) suite=bookworm version='6\.1\.' ;;
 6.12) suite=trixie version='6\.12\.' ;;
 7.x) suite=sid version='[0-9]+\.[0-9]+' ;;
-*) die "usage: fetch.sh 5.10|6.1|6.12|7.x|--list" ;;
+6.12-arm64) suite=trixie version='6\.12\.' apt_arch=arm64 ;;
+*) die "usage: fetch.sh 5.10|6.1|6.12|7.x|6.12-arm64|--list" ;;
 esac
 label=$1
-pattern="^linux-(image-${version}[^ ]*-cloud-amd64-unsigned|binary-unsigned-${version}[^ ]*-cloud-amd64)\$"
+arch=${apt_arch:-amd64}
+pattern="^linux-(image-${version}[^ ]*-cloud-$arch-unsigned|binary-unsigned-${version}[^ ]*-cloud-$arch)\$"
 
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # The guest's first process, run by busybox: mounts what a host has mounted, runs /run.sh, sends /out home over
-# the second serial port (the cloud kernels have its driver built in; disks are modules), powers off.
+# the second serial port, or a virtio console (the cloud kernels have its driver built in; disks are modules), powers off.
 # Messages to the host are lines that start with TKS-; vm.py reads them.
 
 /bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /tmp /run /root /out
@@ -25,8 +25,10 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up
 hostname guest
 
-stty -F /dev/ttyS1 raw -echo
-exec 8>/dev/ttyS1
+home=/dev/ttyS1
+if [ -e /dev/hvc0 ]; then home=/dev/hvc0; fi
+stty -F $home raw -echo
+exec 8>$home
 echo TKS-BOOTED >&8
 
 seconds=$(cat /etc/tks-seconds)

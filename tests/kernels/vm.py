@@ -131,7 +131,7 @@ def initramfs(script, programs, files, seconds):
     """programs, files: {path in the guest: path on the host, or bytes}."""
     cpio = Cpio()
     cpio.device("/dev/console", 5, 1)
-    cpio.file("/bin/busybox", pathlib.Path(busybox()).read_bytes(), 0o755)
+    cpio.file("/bin/busybox", pathlib.Path(programs.get("/bin/busybox") or busybox()).read_bytes(), 0o755)
     cpio.file("/init", b"#!/bin/busybox sh\n" + (HERE / "init.sh").read_bytes(), 0o755)
     cpio.file("/run.sh", script.encode(), 0o755)
     cpio.file("/etc/tks-seconds", b"%d\n" % seconds)
@@ -160,12 +160,23 @@ def kernel_image(kernel):
     return os.path.join(run.stdout.strip(), "vmlinuz")
 
 
+def is_arm64(image):
+    """Documentation/arch/arm64/booting.rst: the magic number at 56."""
+    with open(image, "rb") as f:
+        return f.read(60)[56:] == b"ARM\x64"
+
+
 def qemu_command(image, initrd, append, console, results, cpus):
+    """Two lines home: what the kernel says, and the results; arm64's board has one serial port only."""
+    x86 = ["qemu-system-x86_64", "-serial", f"file:{console}", "-serial", f"file:{results}"]
+    arm = ["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a57", "-serial", f"file:{console}",
+           "-device", "virtio-serial-pci", "-chardev", f"file,id=results,path={results}", "-device", "virtconsole,chardev=results"]  # fmt: skip
+    arm64 = is_arm64(image)
+    words = CMDLINE.replace("ttyS0", "ttyAMA0") if arm64 else CMDLINE
     return [
-        "qemu-system-x86_64", "-accel", "tcg,thread=single", "-m", "1024", "-smp", str(cpus),
+        *(arm if arm64 else x86), "-accel", "tcg,thread=single", "-m", "1024", "-smp", str(cpus),
         "-nodefaults", "-display", "none", "-no-reboot",
-        "-kernel", image, "-initrd", initrd, "-append", f"{CMDLINE} {append}".strip(),
-        "-serial", f"file:{console}", "-serial", f"file:{results}",
+        "-kernel", image, "-initrd", initrd, "-append", f"{words} {append}".strip(),
     ]  # fmt: skip
 
 
@@ -196,8 +207,9 @@ def boot(kernel, script, programs=None, files=None, timeout=120, out=None, appen
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     image = kernel_image(kernel)
-    if not shutil.which("qemu-system-x86_64"):
-        raise Error("no qemu-system-x86_64: apt-get install qemu-system-x86")
+    emulator = qemu_command(image, "", "", "", "", 1)[0]
+    if not shutil.which(emulator):
+        raise Error(f"no {emulator}: apt-get install qemu-system-x86 qemu-system-arm")
     with tempfile.TemporaryDirectory(prefix="tks-vm-") as tmp:
         initrd, console, results = (os.path.join(tmp, n) for n in ("initrd", "console", "results"))
         pathlib.Path(initrd).write_bytes(initramfs(script, programs or {}, files or {}, timeout))

@@ -28,7 +28,7 @@ apt_suite()
 	[ -n "$mirror" ] || die "apt's sources name no Debian mirror: set TKS_DEBIAN_MIRROR"
 
 	mkdir -p "$2/lists/partial" "$2/cache/archives/partial"
-	echo "deb [arch=amd64 signed-by=$keyring] $mirror $1 main" >"$2/sources.list"
+	echo "deb [arch=${apt_arch:-amd64} signed-by=$keyring] $mirror $1 main" >"$2/sources.list"
 	# Hooks that the host runs after an update are none of this script's business.
 	cat >"$2/apt.conf" <<-CONF
 		#clear APT::Update;
@@ -41,7 +41,7 @@ apt_suite()
 		Dir::State::lists "$2/lists";
 		Dir::State::status "$2/status";
 		Dir::Cache "$2/cache";
-		APT::Architecture "amd64";
+		APT::Architecture "${apt_arch:-amd64}";
 		APT::Sandbox::User "root";
 		Acquire::Languages "none";
 		Acquire::Retries "3";

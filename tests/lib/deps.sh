@@ -15,7 +15,7 @@ tests="libcmocka-dev qemu-system-x86 debootstrap debian-archive-keyring tshark p
 	python3-hypercorn python3-h2 python3-hpack python3-hyperframe python3-websockets python3-grpcio openssl libssl-dev
 	libgnutls28-dev libnss3-dev libnss3-tools android-libboringssl-dev golang-go caddy haproxy apache2-bin
 	libcap2-bin clang-tidy clang-tools cppcheck lcov
-	lintian mandoc bash-completion file"
+	lintian mandoc bash-completion file gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-system-arm"
 
 die()
 {
