@@ -5,7 +5,7 @@
 # judges. In front of it the host sets
 #   HOOKS      send hooks to force, one run each; "default" forces none
 #   WORKLOADS  folder of files, one a workload: kclient's arguments after the port, COUNT first
-#   ZOO        modes of the sender zoo to run with the default hook; empty if there is no zoo
+#   ZOO        modes of the sender zoo to run with each of HOOKS but the default; empty if there is no zoo
 #   ZOO_UNIX   those of unix sockets, to run with each of UNIX_HOOKS
 #   TLS_HOOKS  the runs over TLS: the hook to force for sends, a colon, that for TLS libraries
 #   TLS        folder of files, one a server: "early" or "late" (than the tracer), its program, and its arguments behind
@@ -144,8 +144,10 @@ if [ -n "$TLS_HOOKS" ]; then
 	done
 fi
 if [ -n "$ZOO" ]; then
-	# shellcheck disable=SC2086 # modes, one a word
-	zoo $ZOO >/out/zoo.out 2>&1
+	for hook in ${HOOKS#default}; do
+		# shellcheck disable=SC2086 # modes, one a word
+		TOKENSNOOP_HOOK_SEND="$hook" zoo $ZOO >"/out/zoo.send.$hook.out" 2>&1
+	done
 	for hook in $UNIX_HOOKS; do
 		# shellcheck disable=SC2086 # modes, one a word
 		TOKENSNOOP_HOOK_UNIX="$hook" zoo $ZOO_UNIX >"/out/zoo.$hook.out" 2>&1

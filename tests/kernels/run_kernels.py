@@ -30,9 +30,10 @@ OPENSSL = ("-lssl", "-lcrypto")
 HOOKS = ("fentry", "tp_btf", "kprobe", "syscall", "uprobe_multi", "uprobe")
 # Emulated, libbpf takes about ten seconds to load an object: it reads all of the kernel's BTF each time.
 GUEST_SECONDS = 900
-# The sender zoo's modes whose path through the kernel changed between versions; all of them run in tests/live.
-ZOO_MODES = ("writev1024", "partial", "sendfile", "splice", "zerocopy", "io_uring")
-MPTCP_MODES = ("mptcp_write", "mptcp_partial")
+# The sender zoo's modes; those of unix sockets whose path through the kernel is another one, all of them run in tests/live.
+ZOO_MODES = ("write", "single_bytes", "ipv6", "sendto", "writev3", "writev33", "writev1024", "sendmsg300", "sendmmsg",
+             "msg_more", "large", "partial", "sendfile", "splice", "zerocopy", "io_uring")  # fmt: skip
+MPTCP_MODES = ("mptcp_write", "mptcp_writev1024", "mptcp_large", "mptcp_partial")
 UNIX_MODES = ("unix_write", "unix_partial", "unix_sendfile")
 # Flags of a record that say that something is missing from it.
 BAD_FLAGS = {"blind", "count_mismatch", "lost", "mid_stream", "opaque", "truncated"}
@@ -106,7 +107,7 @@ def read_expected(path):
 
 
 def zoo_modes(expected):
-    """Those of the default hook."""
+    """With each hook of sends."""
     return ZOO_MODES + MPTCP_MODES * expected["mptcp"]
 
 
@@ -352,7 +353,7 @@ def judge_kernel(tap, label, expected, r, zoo):
     for hook, tls in tls_hooks(expected):
         for server in tls_servers(label, expected):
             tap.result(f"{name}.tls.{hook}.{tls}.{server}", tls_problems(out / f"tls.{hook}", server, hook, tls))
-    modes = [(mode, expected["send"], "zoo.out") for mode in zoo_modes(expected)]
+    modes = [(mode, hook, f"zoo.send.{hook}.out") for hook in expected["works"] for mode in zoo_modes(expected)]
     modes += [(mode, hook, f"zoo.{hook}.out") for hook in expected["unix_works"] for mode in UNIX_MODES]
     for mode, hook, file in modes:
         if zoo:
